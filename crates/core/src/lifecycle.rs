@@ -1,0 +1,346 @@
+//! The one state machine.
+//!
+//! A record holds what is wished (`desired`) and where things stand (`phase`). [`Lifecycle::plan`]
+//! answers "what next" from the record alone, so the answer is the same before and after a crash.
+//!
+//! # Flow
+//! `request` (a user) and `tick` (a deadline) move `desired`; `began` writes the transient phase
+//! before an action is sent; `observe` and `failed` write what came of it. Nothing else changes a
+//! phase.
+//!
+//! # Guarantees
+//! Killing works from every phase and always wins. With a healthy runtime every wish is reached
+//! in at most three actions. A transient phase plans its own action again, so an action lost in a
+//! crash is repeated; runtimes make every action idempotent.
+
+use std::time::Duration;
+
+use crate::diagnostic::Diagnostic;
+use crate::error::{Error, Result};
+use crate::time::Timestamp;
+use crate::timeline::{Entry, Timeline};
+
+mod transition;
+
+#[cfg(test)]
+mod tests;
+
+/// The resting states a user can wish for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Desired {
+    /// Commands work.
+    Running,
+    /// Everything stands still, nothing is lost.
+    Paused,
+    /// Removed with all it had.
+    Gone,
+}
+
+/// Where a sandbox stands. Never shown as it is: each door projects it to its own documented
+/// states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Accepted, nothing made yet.
+    Queued,
+    /// Being made; the agent has not answered yet.
+    Starting,
+    /// The agent answered: a command sent now works.
+    Running,
+    /// Being frozen.
+    Pausing,
+    /// Frozen.
+    Paused,
+    /// Being thawed.
+    Resuming,
+    /// Being removed.
+    Stopping,
+    /// Its entrypoint ended by itself, without an error.
+    Ended,
+    /// It can't be used any more; the diagnostic says why.
+    Failed,
+    /// Nothing is left of it.
+    Gone,
+}
+
+impl Phase {
+    /// All phases, for tables that must be complete.
+    pub const ALL: [Self; 10] = [
+        Self::Queued,
+        Self::Starting,
+        Self::Running,
+        Self::Pausing,
+        Self::Paused,
+        Self::Resuming,
+        Self::Stopping,
+        Self::Ended,
+        Self::Failed,
+        Self::Gone,
+    ];
+}
+
+/// What a user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// Freeze it.
+    Pause,
+    /// Thaw it.
+    Resume,
+    /// Remove it.
+    Kill,
+}
+
+/// What a runtime is told to do. Each is idempotent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Make it and wait until its agent answers.
+    Create,
+    /// Freeze it.
+    Pause,
+    /// Thaw it.
+    Resume,
+    /// Remove every trace of it.
+    Remove,
+}
+
+/// What a runtime sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// No trace.
+    Absent,
+    /// Up, and its agent answered.
+    Running,
+    /// Frozen.
+    Paused,
+    /// Its first process ended.
+    Exited(Exit),
+}
+
+/// How a sandbox's first process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Exit code, or 128 + the signal's number.
+    pub code: i32,
+    /// The kernel killed for lack of memory.
+    pub out_of_memory: bool,
+    /// Last words, if it left any.
+    pub message: String,
+}
+
+/// What happens when the time is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Expiry {
+    /// Remove the sandbox.
+    Kill,
+    /// Freeze it and keep it.
+    Pause,
+}
+
+/// When the time is up and what happens then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// When.
+    pub at: Timestamp,
+    /// What then.
+    pub then: Expiry,
+}
+
+/// Attempts at an action that keeps failing for reasons that may pass, before giving up on it.
+/// Removal never gives up.
+pub const ATTEMPTS_MAX: u32 = 5;
+
+/// An action that didn't work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Why.
+    pub diagnostic: Diagnostic,
+    /// The same action may work later.
+    pub transient: bool,
+}
+
+/// Where one sandbox stands and what is wished for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifecycle {
+    desired: Desired,
+    phase: Phase,
+    /// The runtime may hold something for this sandbox.
+    holds: bool,
+    generation: u64,
+    deadline: Option<Deadline>,
+    changed_at: Timestamp,
+    /// Failed tries of the present action in a row.
+    attempts: u32,
+    retry_at: Option<Timestamp>,
+    diagnostic: Option<Diagnostic>,
+    timeline: Timeline,
+}
+
+/// The members of a [`Lifecycle`] as a store keeps them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each member is documented in Lifecycle")]
+pub struct Parts {
+    pub desired: Desired,
+    pub phase: Phase,
+    pub holds: bool,
+    pub generation: u64,
+    pub deadline: Option<Deadline>,
+    pub changed_at: Timestamp,
+    pub attempts: u32,
+    pub retry_at: Option<Timestamp>,
+    pub diagnostic: Option<Diagnostic>,
+    pub timeline: Vec<Entry>,
+}
+
+impl Lifecycle {
+    /// A sandbox just asked for.
+    pub fn new(now: Timestamp, deadline: Option<Deadline>) -> Self {
+        let mut life = Self {
+            desired: Desired::Running,
+            phase: Phase::Queued,
+            holds: false,
+            generation: 1,
+            deadline,
+            changed_at: now,
+            attempts: 0,
+            retry_at: None,
+            diagnostic: None,
+            timeline: Timeline::default(),
+        };
+        life.note(now, "accepted");
+        life
+    }
+
+    /// What is wished.
+    pub fn desired(&self) -> Desired {
+        self.desired
+    }
+
+    /// Where it stands.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Counts every change of this record.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// When its time is up.
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.deadline
+    }
+
+    /// When the phase last changed.
+    pub fn changed_at(&self) -> Timestamp {
+        self.changed_at
+    }
+
+    /// Why it is not as wished.
+    pub fn diagnostic(&self) -> Option<&Diagnostic> {
+        self.diagnostic.as_ref()
+    }
+
+    /// Its story.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// No earlier than then may the planned action be tried again.
+    pub fn retry_at(&self) -> Option<Timestamp> {
+        self.retry_at
+    }
+
+    /// Nothing is left to do, ever: the record may be dropped.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Gone && !self.holds
+    }
+
+    /// A user wishes something.
+    ///
+    /// # Errors
+    /// `Conflict` when the phase doesn't allow it; killing is always allowed.
+    pub fn request(&mut self, wish: Wish, now: Timestamp) -> Result<()> {
+        match (wish, self.phase) {
+            (Wish::Kill, _) => self.end(now, "removal requested"),
+            (Wish::Pause, Phase::Running) if self.desired == Desired::Running => {
+                self.wish(Desired::Paused, now);
+            }
+            (Wish::Resume, Phase::Paused) if self.desired == Desired::Paused => {
+                self.wish(Desired::Running, now);
+            }
+            (Wish::Pause | Wish::Resume, _) => return Err(self.rejected(wish)),
+        }
+        Ok(())
+    }
+
+    /// Moves or clears the deadline.
+    pub fn set_deadline(&mut self, deadline: Option<Deadline>) {
+        self.deadline = deadline;
+        self.generation += 1;
+    }
+
+    /// Says something about the present phase in the story, such as the progress of a pull.
+    pub fn note(&mut self, now: Timestamp, message: &str) {
+        self.timeline.push(Entry { at: now, phase: self.phase, message: message.to_owned() });
+    }
+
+    /// The clock moved: a deadline that passed becomes a wish.
+    pub fn tick(&mut self, now: Timestamp) -> bool {
+        let Some(deadline) = self.deadline.filter(|d| d.at <= now) else { return false };
+        if self.desired == Desired::Gone {
+            return false;
+        }
+        self.deadline = None;
+        match (deadline.then, self.phase) {
+            (Expiry::Kill, _) | (Expiry::Pause, Phase::Failed | Phase::Ended) => {
+                self.end(now, "time is up");
+            }
+            (Expiry::Pause, _) => self.wish(Desired::Paused, now),
+        }
+        true
+    }
+
+    /// What next. `None`: at rest.
+    pub fn plan(&self) -> Option<Action> {
+        use Phase::{
+            Ended, Failed, Gone, Paused, Pausing, Queued, Resuming, Running, Starting, Stopping,
+        };
+        let cleanup = self.holds.then_some(Action::Remove);
+        match (self.desired, self.phase) {
+            (Desired::Gone, _) | (_, Ended | Failed | Gone | Stopping) => cleanup,
+            (Desired::Running | Desired::Paused, Queued | Starting) => Some(Action::Create),
+            (Desired::Running, Running) | (Desired::Paused, Paused) => None,
+            (Desired::Running | Desired::Paused, Pausing) | (Desired::Paused, Running) => {
+                Some(Action::Pause)
+            }
+            (Desired::Running | Desired::Paused, Resuming) | (Desired::Running, Paused) => {
+                Some(Action::Resume)
+            }
+        }
+    }
+
+    /// How long to wait after the `attempts`-th failure in a row: doubling, at most 30 s.
+    fn backoff(attempts: u32) -> Duration {
+        Duration::from_millis(50 << attempts.min(10)).min(Duration::from_secs(30))
+    }
+
+    fn rejected(&self, wish: Wish) -> Error {
+        let (verb, needed) = match wish {
+            Wish::Pause => ("paused", "running"),
+            Wish::Resume => ("resumed", "paused"),
+            Wish::Kill => ("killed", "there"),
+        };
+        let state = match self.phase {
+            Phase::Queued | Phase::Starting => "still starting",
+            Phase::Running => "running",
+            Phase::Pausing => "being paused",
+            Phase::Paused => "paused",
+            Phase::Resuming => "being resumed",
+            Phase::Stopping | Phase::Gone => "being removed",
+            Phase::Ended => "over: its entrypoint ended",
+            Phase::Failed => "failed",
+        };
+        Error::conflict(format!(
+            "the sandbox is {state}; it can be {verb} only while it is {needed}"
+        ))
+    }
+}

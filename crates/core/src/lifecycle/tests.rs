@@ -1,0 +1,181 @@
+//! The product of all wishes and phases: this table is the specification.
+
+use super::{Action, Deadline, Desired, Exit, Expiry, Failure, Lifecycle, Observed, Phase, Wish};
+use crate::diagnostic::Diagnostic;
+use crate::time::Timestamp;
+
+const NOW: Timestamp = Timestamp::from_micros(1_000_000);
+const WISHES: [Wish; 3] = [Wish::Pause, Wish::Resume, Wish::Kill];
+
+/// A runtime that always does as told.
+fn obey(life: &mut Lifecycle, action: Action) {
+    life.began(action, NOW);
+    let seen = match action {
+        Action::Create | Action::Resume => Observed::Running,
+        Action::Pause => Observed::Paused,
+        Action::Remove => Observed::Absent,
+    };
+    life.observe(&seen, NOW);
+}
+
+/// A record in `phase`, reached the ordinary way.
+fn at(phase: Phase) -> Lifecycle {
+    let mut life = Lifecycle::new(NOW, None);
+    let start = |life: &mut Lifecycle| obey(life, Action::Create);
+    match phase {
+        Phase::Queued => {}
+        Phase::Starting => life.began(Action::Create, NOW),
+        Phase::Running => start(&mut life),
+        Phase::Pausing | Phase::Paused | Phase::Resuming => {
+            start(&mut life);
+            life.request(Wish::Pause, NOW).unwrap();
+            if phase != Phase::Pausing {
+                obey(&mut life, Action::Pause);
+            }
+            if phase == Phase::Resuming {
+                life.request(Wish::Resume, NOW).unwrap();
+            }
+        }
+        Phase::Stopping => {
+            start(&mut life);
+            life.request(Wish::Kill, NOW).unwrap();
+        }
+        Phase::Ended | Phase::Failed => {
+            start(&mut life);
+            let code = i32::from(phase == Phase::Failed);
+            let exit = Exit { code, out_of_memory: false, message: String::new() };
+            life.observe(&Observed::Exited(exit), NOW);
+        }
+        Phase::Gone => life.request(Wish::Kill, NOW).unwrap(),
+    }
+    assert_eq!(life.phase(), phase);
+    life
+}
+
+fn settle(life: &mut Lifecycle) -> usize {
+    let mut actions = 0;
+    while let Some(action) = life.plan() {
+        obey(life, action);
+        actions += 1;
+        assert!(actions <= 3, "must settle in three actions: {life:?}");
+    }
+    actions
+}
+
+#[test]
+fn every_wish_in_every_phase_settles_where_it_should() {
+    for phase in Phase::ALL {
+        for wish in WISHES {
+            let mut life = at(phase);
+            let answer = life.request(wish, NOW);
+            settle(&mut life);
+            let expected = match (wish, phase) {
+                (Wish::Kill, _) | (_, Phase::Gone | Phase::Stopping) => Phase::Gone,
+                (_, Phase::Ended | Phase::Failed) => phase,
+                (Wish::Pause, Phase::Running) | (_, Phase::Pausing) => Phase::Paused,
+                (Wish::Pause, Phase::Paused) => Phase::Paused,
+                _ => Phase::Running,
+            };
+            assert_eq!(life.phase(), expected, "{wish:?} at {phase:?}: {answer:?}");
+            let allowed = match wish {
+                Wish::Kill => true,
+                Wish::Pause => phase == Phase::Running,
+                Wish::Resume => phase == Phase::Paused,
+            };
+            assert_eq!(answer.is_ok(), allowed, "{wish:?} at {phase:?}");
+        }
+    }
+}
+
+#[test]
+fn killing_wins_over_everything_and_twice_is_fine() {
+    for phase in Phase::ALL {
+        let mut life = at(phase);
+        life.request(Wish::Kill, NOW).unwrap();
+        life.request(Wish::Kill, NOW).unwrap();
+        assert!(life.request(Wish::Pause, NOW).is_err());
+        settle(&mut life);
+        assert!(life.is_over(), "{phase:?}");
+    }
+}
+
+#[test]
+fn an_observation_never_revives_the_dead_and_never_leaks() {
+    let exit = Exit { code: 137, out_of_memory: true, message: String::new() };
+    for phase in Phase::ALL {
+        for seen in
+            [Observed::Absent, Observed::Running, Observed::Paused, Observed::Exited(exit.clone())]
+        {
+            let mut life = at(phase);
+            life.observe(&seen, NOW);
+            if matches!(phase, Phase::Ended | Phase::Failed | Phase::Gone | Phase::Stopping) {
+                let over = matches!(
+                    life.phase(),
+                    Phase::Ended | Phase::Failed | Phase::Gone | Phase::Stopping
+                );
+                assert!(over, "{phase:?} + {seen:?} became {:?}", life.phase());
+                let holds = seen != Observed::Absent;
+                assert_eq!(life.plan() == Some(Action::Remove), holds, "{phase:?} + {seen:?}");
+            }
+            settle(&mut life);
+        }
+    }
+}
+
+#[test]
+fn a_deadline_is_a_wish_made_by_the_clock() {
+    for (then, phase) in [(Expiry::Kill, Phase::Gone), (Expiry::Pause, Phase::Paused)] {
+        let mut life = at(Phase::Running);
+        life.set_deadline(Some(Deadline { at: NOW, then }));
+        assert!(!life.tick(Timestamp::from_micros(999_999)));
+        assert!(life.tick(NOW));
+        assert!(!life.tick(NOW), "a deadline passes once");
+        settle(&mut life);
+        assert_eq!(life.phase(), phase);
+    }
+}
+
+#[test]
+fn a_pause_that_fails_for_good_leaves_a_running_sandbox() {
+    let mut life = at(Phase::Pausing);
+    let diagnostic = Diagnostic::new("PAUSE_FAILED", "no", "try");
+    life.failed(Action::Pause, Failure { diagnostic: diagnostic.clone(), transient: false }, NOW);
+    assert_eq!((life.desired(), life.phase()), (Desired::Running, Phase::Running));
+    assert_eq!(life.diagnostic(), Some(&diagnostic));
+}
+
+#[test]
+fn transient_failures_are_repeated_with_growing_pauses_and_end() {
+    let mut life = at(Phase::Starting);
+    let failure = Failure { diagnostic: Diagnostic::new("BUSY", "busy", "wait"), transient: true };
+    let mut last = NOW;
+    let mut tries = 0;
+    while life.phase() == Phase::Starting {
+        life.failed(Action::Create, failure.clone(), NOW);
+        tries += 1;
+        if let Some(next) = life.retry_at() {
+            assert!(next > last, "pauses grow");
+            last = next;
+        }
+    }
+    assert_eq!((tries, life.phase()), (super::ATTEMPTS_MAX, Phase::Failed));
+    assert_eq!(life.plan(), Some(Action::Remove), "what a failed creation left is removed");
+}
+
+#[test]
+fn removal_is_tried_for_ever() {
+    let mut life = at(Phase::Stopping);
+    let failure = Failure { diagnostic: Diagnostic::new("BUSY", "busy", "wait"), transient: false };
+    for _ in 0..100 {
+        life.failed(Action::Remove, failure.clone(), NOW);
+        assert_eq!(life.plan(), Some(Action::Remove));
+    }
+}
+
+#[test]
+fn parts_make_the_same_record_again() {
+    for phase in Phase::ALL {
+        let life = at(phase);
+        assert_eq!(Lifecycle::from_parts(life.to_parts()), life);
+    }
+}

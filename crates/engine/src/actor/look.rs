@@ -1,0 +1,127 @@
+//! Comparing records with what is really there: after hints, and every now and then anyway.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use atoll_core::{Observed, Phase, SandboxId};
+
+use super::Actor;
+use super::jobs::{Done, panicked};
+use super::record::Deferred;
+use crate::seam::RuntimeError;
+
+impl Actor {
+    /// Something may have happened to `id`.
+    pub(super) fn hint(&mut self, id: &SandboxId) {
+        if let Some(record) = self.sandboxes.get_mut(id) {
+            record.look_again = true;
+            self.advance(id);
+        }
+    }
+
+    /// Looks at `id` if a hint is waiting and nothing is being done to it.
+    pub(super) fn follow_hint(&mut self, id: &SandboxId) {
+        let epoch = self.epoch;
+        let Some(record) = self.sandboxes.get_mut(id) else { return };
+        if !record.look_again || record.observing || record.work.is_some() {
+            return;
+        }
+        record.look_again = false;
+        record.observing = true;
+        let (runtime, id) = (self.runtime.clone(), id.clone());
+        self.jobs.spawn(Done::Seen(id.clone(), epoch, Err(panicked())), async move {
+            let seen = runtime.observe(&id).await;
+            Done::Seen(id, epoch, seen)
+        });
+    }
+
+    pub(super) fn seen(
+        &mut self,
+        id: &SandboxId,
+        epoch: u64,
+        result: Result<Observed, RuntimeError>,
+    ) {
+        let Some(record) = self.sandboxes.get_mut(id) else { return };
+        record.observing = false;
+        match result {
+            Ok(_) if record.work.is_some() || record.touched > epoch => record.look_again = true,
+            Ok(seen) if record.proposal.is_some() => {
+                record.backlog.push_back(Deferred::Seen(seen));
+            }
+            Ok(seen) => self.observe(id, &seen),
+            // The next look at everything comes anyway.
+            Err(error) => tracing::warn!(sandbox = %id, %error, "a sandbox can't be observed"),
+        }
+        self.advance(id);
+    }
+
+    /// Looks at everything.
+    pub(super) fn look(&mut self) {
+        let now = self.now();
+        if now < self.clock_seen {
+            // The clock was set back: waits that were computed from the old time are decided anew.
+            let all: Vec<_> = self.sandboxes.keys().cloned().collect();
+            all.iter().for_each(|id| self.advance(id));
+        }
+        self.clock_seen = now;
+        if std::mem::replace(&mut self.looking, true) {
+            return;
+        }
+        let (runtime, epoch) = (self.runtime.clone(), self.epoch);
+        self.jobs.spawn(Done::Looked(epoch, Err(panicked())), async move {
+            Done::Looked(epoch, runtime.list().await)
+        });
+    }
+
+    pub(super) fn looked(
+        &mut self,
+        epoch: u64,
+        result: Result<Vec<(SandboxId, Observed)>, RuntimeError>,
+    ) {
+        self.looking = false;
+        match result {
+            Ok(listed) => self.compare(listed.into_iter().collect(), epoch),
+            Err(error) => tracing::warn!(%error, "the runtime can't list its sandboxes"),
+        }
+    }
+
+    /// Takes over what the runtime listed in `epoch`, and removes what belongs to nobody.
+    pub(super) fn compare(&mut self, listed: BTreeMap<SandboxId, Observed>, epoch: u64) {
+        let idle: Vec<_> = self
+            .sandboxes
+            .iter()
+            .filter(|(_, record)| record.work.is_none() && record.touched <= epoch)
+            .filter(|(_, record)| record.proposal.is_none())
+            .map(|(id, record)| (id.clone(), record.sandbox.life.phase()))
+            .collect();
+        for (id, phase) in idle {
+            let seen = listed.get(&id).unwrap_or(&Observed::Absent);
+            // A creation that waits for its turn has nothing to show yet.
+            let waits = matches!(phase, Phase::Queued | Phase::Starting);
+            if !(waits && *seen == Observed::Absent) {
+                self.observe(&id, seen);
+            }
+            self.advance(&id);
+        }
+        let known = |id: &SandboxId| {
+            self.sandboxes.get(id).is_some_and(|record| !record.sandbox.life.is_over())
+        };
+        let orphans: BTreeSet<_> = listed.into_keys().filter(|id| !known(id)).collect();
+        for id in orphans {
+            self.remove_orphan(id);
+        }
+    }
+
+    fn remove_orphan(&mut self, id: SandboxId) {
+        if !self.orphans.insert(id.clone()) {
+            return;
+        }
+        tracing::info!(sandbox = %id, "removing a sandbox that no record knows");
+        let runtime = self.runtime.clone();
+        self.jobs.spawn(Done::OrphanRemoved(id.clone()), async move {
+            if let Err(error) = runtime.remove_orphan(&id).await {
+                tracing::warn!(sandbox = %id, %error, "an orphan can't be removed; trying again");
+            }
+            Done::OrphanRemoved(id)
+        });
+    }
+}

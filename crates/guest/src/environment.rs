@@ -1,0 +1,130 @@
+//! The environment that commands see.
+
+use crate::{Identity, accounts::Accounts, expand, sys};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::Read,
+    os::unix::fs::{OpenOptionsExt, chown},
+    path::{Path, PathBuf},
+};
+
+/// Environment variables by name.
+pub type Variables = BTreeMap<String, String>;
+
+/// The variable that names the file whose `KEY=VALUE` lines join every command's environment.
+pub const FILE_VARIABLE: &str = "EXECD_ENVS";
+const FILE_DEFAULT: &str = "/opt/opensandbox/.env";
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The sandbox's own variables plus the file that commands may append to.
+#[derive(Debug)]
+pub struct Environment {
+    base: Variables,
+    file: PathBuf,
+    cwd: PathBuf,
+}
+
+impl Environment {
+    /// Completes the sandbox's variables (`PATH`, the file's name) and prepares the file's place,
+    /// which `user` must be able to write.
+    pub fn new(mut base: Variables, cwd: PathBuf, user: Option<&Identity>) -> Self {
+        base.entry("PATH".to_owned()).or_insert_with(|| PATH_DEFAULT.to_owned());
+        let file = PathBuf::from(
+            base.entry(FILE_VARIABLE.to_owned()).or_insert_with(|| FILE_DEFAULT.to_owned()).clone(),
+        );
+        // A read-only image has no such file: then nothing can be appended, and commands still run.
+        if let Some(parent) = file.parent() {
+            fs::create_dir_all(parent).ok();
+        }
+        if let Some(user) = user
+            && OpenOptions::new().append(true).create_new(true).open(&file).is_ok()
+        {
+            chown(&file, Some(user.uid), Some(user.gid)).ok();
+        }
+        Self { base, file, cwd }
+    }
+
+    /// The directory commands start in when they name none.
+    pub fn cwd(&self) -> &Path {
+        &self.cwd
+    }
+
+    /// Everything a command sees: sandbox, then the file, then the request's own variables.
+    /// Reads files, so it belongs on a blocking thread.
+    pub fn compose(&self, identity: Option<&Identity>, own: &Variables) -> Variables {
+        let mut all = self.base.clone();
+        all.extend(parse(&self.read_file()));
+        all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        all.entry("HOME".to_owned()).or_insert_with(|| home(identity));
+        all.retain(|name, value| is_valid(name, value));
+        all
+    }
+
+    /// Expands a path argument with the sandbox's variables.
+    pub fn expand(&self, path: &str, identity: Option<&Identity>) -> PathBuf {
+        expand::expand(path, &self.cwd, |name| match self.base.get(name) {
+            Some(value) => Some(value.clone()),
+            None if name == "HOME" => Some(home(identity)),
+            None => None,
+        })
+    }
+
+    fn read_file(&self) -> String {
+        let mut bytes = Vec::new();
+        // Non-blocking, so that a pipe put in the file's place cannot hold a thread for ever.
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&self.file);
+        let read = opened.and_then(|file: File| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+fn home(identity: Option<&Identity>) -> String {
+    let uid = identity.map_or_else(sys::effective_uid, |identity| identity.uid);
+    Accounts::load().home(uid).to_string_lossy().into_owned()
+}
+
+/// Variables from `KEY=VALUE` lines; blank lines, comments and lines without `=` are skipped.
+fn parse(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        if line.starts_with('#') {
+            return None;
+        }
+        let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
+        Some((name.trim().to_owned(), value.to_owned()))
+    })
+}
+
+/// Whether the kernel can carry the pair at all.
+fn is_valid(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_sources_win_and_the_file_is_read_each_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("new/.env");
+        let base = Variables::from([
+            (FILE_VARIABLE.to_owned(), file.to_string_lossy().into_owned()),
+            ("A".to_owned(), "base".to_owned()),
+        ]);
+        let environment = Environment::new(base, "/".into(), None);
+        fs::write(&file, "# no\n\nA=file\nB=x=y\nbroken\nexport C=3\n=v\n").unwrap();
+        let own = Variables::from([("C".to_owned(), "own".to_owned())]);
+        let all = environment.compose(None, &own);
+        let picked = ["A", "B", "C"].map(|name| all[name].as_str());
+        assert_eq!(picked, ["file", "x=y", "own"]);
+        assert!(all.contains_key("PATH") && all.contains_key("HOME") && !all.contains_key(""));
+        fs::write(&file, "A=again\n").unwrap();
+        assert_eq!(environment.compose(None, &Variables::new())["A"], "again");
+    }
+}

@@ -1,0 +1,196 @@
+use crate::{
+    Error, Identity, Result,
+    accounts::Accounts,
+    command::Commands,
+    environment::{Environment, Variables},
+    metrics::Meter,
+    process::{Reaper, Role},
+    session::Sessions,
+    sys,
+    terminal::Terminals,
+};
+use std::{path::PathBuf, sync::Arc};
+use tokio::sync::Semaphore;
+
+/// File operations at work at once; more of them wait for each other and for nothing else.
+const FILE_THREADS: usize = 64;
+/// Process starts and log writes at work at once.
+const START_THREADS: usize = 256;
+
+/// How the guest is set up.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The sandbox's variables.
+    pub env: Variables,
+    /// Where commands start; `/` when absent.
+    pub cwd: Option<PathBuf>,
+    /// Who commands run as unless they say otherwise; the agent's own identity when absent.
+    pub user: Option<Identity>,
+    /// A secret that every caller must present, if any.
+    pub access_token: Option<String>,
+}
+
+/// Everything that can be done inside this sandbox.
+#[derive(Debug)]
+pub struct Guest {
+    shared: Arc<Shared>,
+    commands: Commands,
+    sessions: Sessions,
+    terminals: Terminals,
+    meter: Arc<Meter>,
+    access_token: Option<String>,
+}
+
+/// What all parts of the guest use.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) reaper: Reaper,
+    pub(crate) environment: Environment,
+    pub(crate) user: Option<Identity>,
+    files: Arc<Semaphore>,
+    starts: Arc<Semaphore>,
+}
+
+impl Guest {
+    /// Sets the guest up; needs a running tokio runtime with input, signals and time.
+    pub fn new(role: Role, options: Options) -> Result<Arc<Self>> {
+        let reaper = Reaper::start(role).map_err(Error::system("listen for ended processes"))?;
+        Ok(Self::with_reaper(reaper, options))
+    }
+
+    /// Sets the guest up around a reaper that already runs.
+    pub fn with_reaper(reaper: Reaper, options: Options) -> Arc<Self> {
+        let cwd = options.cwd.unwrap_or_else(|| PathBuf::from("/"));
+        let user = options.user.and_then(unless_own);
+        let environment = Environment::new(options.env, cwd, user.as_ref());
+        let shared = Arc::new(Shared {
+            reaper,
+            environment,
+            user,
+            files: Arc::new(Semaphore::new(FILE_THREADS)),
+            starts: Arc::new(Semaphore::new(START_THREADS)),
+        });
+        Arc::new(Self {
+            commands: Commands::new(Arc::clone(&shared)),
+            sessions: Sessions::new(Arc::clone(&shared)),
+            terminals: Terminals::new(Arc::clone(&shared)),
+            meter: Arc::new(Meter::start()),
+            shared,
+            access_token: options.access_token,
+        })
+    }
+
+    /// Commands.
+    pub fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// Shell sessions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Terminals.
+    pub fn terminals(&self) -> &Terminals {
+        &self.terminals
+    }
+
+    /// The resource meter.
+    pub async fn metrics(&self) -> crate::metrics::Sample {
+        let meter = Arc::clone(&self.meter);
+        self.shared.start_blocking(move || meter.sample()).await
+    }
+
+    /// The secret that callers must present, if any.
+    pub fn access_token(&self) -> Option<&str> {
+        self.access_token.as_deref()
+    }
+
+    /// The identity of a user id and group id, with the groups that the account files give it.
+    pub async fn identity(&self, uid: u32, gid: u32) -> Identity {
+        self.shared.start_blocking(move || Accounts::load().identity(uid, Some(gid))).await
+    }
+
+    /// Expands `~` and variables in a path argument and makes it absolute.
+    pub fn expand(&self, path: &str) -> PathBuf {
+        self.shared.environment.expand(path, None)
+    }
+
+    /// The environment of the sandbox.
+    pub fn environment(&self) -> &Environment {
+        &self.shared.environment
+    }
+
+    /// Runs a file operation on a blocking thread, as another user if asked.
+    pub async fn file_operation<T: Send + 'static>(
+        &self,
+        identity: Option<Identity>,
+        operation: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match identity.and_then(unless_own) {
+            None => self.shared.file_blocking(operation).await,
+            Some(identity) => self.shared.file_as(identity, operation).await,
+        }
+    }
+}
+
+impl Shared {
+    /// Drops an identity that is the agent's own: it needs no change, and its start stays fast.
+    pub(crate) fn unless_own(&self, identity: Identity) -> Option<Identity> {
+        unless_own(identity)
+    }
+
+    /// Runs something short that blocks, such as a process start.
+    pub(crate) async fn start_blocking<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        blocking(&self.starts, operation).await
+    }
+
+    /// Runs a file operation, queueing only behind other file operations.
+    pub(crate) async fn file_blocking<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        blocking(&self.files, operation).await
+    }
+
+    /// Runs a file operation as another user, on a thread of its own that ends with it: the
+    /// changed identity can leak nowhere.
+    async fn file_as<T: Send + 'static>(
+        &self,
+        identity: Identity,
+        operation: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.file_blocking(move || {
+            let run = move || {
+                sys::assume_file_identity(&identity)
+                    .map_err(Error::system("act as the user id and group id given"))?;
+                operation()
+            };
+            let thread = std::thread::Builder::new().name("file-as-user".to_owned()).spawn(run);
+            let thread = thread.map_err(Error::system("start a thread"))?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+        .await
+    }
+}
+
+fn unless_own(identity: Identity) -> Option<Identity> {
+    let own = sys::effective_uid() == 0 && (identity.uid, identity.gid) == (0, 0);
+    (!own).then_some(identity)
+}
+
+async fn blocking<T: Send + 'static>(
+    gate: &Arc<Semaphore>,
+    operation: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let permit = Arc::clone(gate).acquire_owned().await.expect("the gates are never closed");
+    let task = tokio::task::spawn_blocking(move || {
+        // The permit goes with the thread: a caller that stops waiting does not free it early.
+        let _permit = permit;
+        operation()
+    });
+    task.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
+}

@@ -1,0 +1,7 @@
+//! Starting processes and learning how they end.
+
+mod launch;
+mod reaper;
+
+pub use launch::{Input, Launch, Spawned, Wiring, resolve_program, shell};
+pub use reaper::{Exit, Reaper, Role};

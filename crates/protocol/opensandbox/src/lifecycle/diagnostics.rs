@@ -1,0 +1,161 @@
+//! What happened to a sandbox, for people: its output and its story.
+
+use std::fmt::Write as _;
+
+use atoll_core::{Sandbox, TenantId};
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderName, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use super::error::{ApiError, Doing};
+use super::extract::PathSandbox;
+use super::form::Query;
+use super::sandboxes::{find, sort};
+use super::state::DoorState;
+use super::{render, time};
+
+/// Bytes of output that one answer carries.
+const LOG_BYTES_MAX: usize = 1024 * 1024;
+const LINES_MAX: i64 = 10_000;
+const LINES_DEFAULT: i64 = 100;
+
+type Answer<T> = Result<T, ApiError>;
+
+/// `GET /sandboxes/{id}/diagnostics/logs`.
+pub(super) async fn logs(
+    State(door): State<DoorState>,
+    Extension(tenant): Extension<TenantId>,
+    PathSandbox(id): PathSandbox,
+    query: Query,
+) -> Answer<Response> {
+    let tail = query.number("tail", 1..=LINES_MAX, LINES_DEFAULT)?;
+    if query.last("since").is_some_and(|since| !since.is_empty()) {
+        let problem = "output is kept without times; use tail instead";
+        return Err(ApiError::unsupported("since", problem));
+    }
+    let scope = query.last("scope");
+    check_scope(scope, &["container", "all"])?;
+    find(&door, &tenant, &id).await?;
+    let found = sort(Doing::Read, door.control.logs(&tenant, &id, LOG_BYTES_MAX).await)?;
+    let text = String::from_utf8_lossy(&found.bytes).into_owned();
+    Ok(match scope {
+        Some(scope) => inline(id.as_str(), "logs", scope, text, found.truncated).into_response(),
+        None => deprecated(last_lines(&text, tail)),
+    })
+}
+
+/// `GET /sandboxes/{id}/diagnostics/events`.
+pub(super) async fn events(
+    State(door): State<DoorState>,
+    Extension(tenant): Extension<TenantId>,
+    PathSandbox(id): PathSandbox,
+    query: Query,
+) -> Answer<Response> {
+    let limit = query.number("limit", 1..=LINES_MAX, LINES_DEFAULT)?;
+    let scope = query.last("scope");
+    check_scope(scope, &["runtime", "lifecycle", "all"])?;
+    let sandbox = find(&door, &tenant, &id).await?;
+    let story = story(&sandbox);
+    Ok(match scope {
+        Some(scope) => inline(id.as_str(), "events", scope, story, false).into_response(),
+        None => deprecated(last_lines(&story, limit)),
+    })
+}
+
+/// `GET /sandboxes/{id}/diagnostics/inspect`.
+pub(super) async fn inspect(
+    State(door): State<DoorState>,
+    Extension(tenant): Extension<TenantId>,
+    PathSandbox(id): PathSandbox,
+) -> Answer<Response> {
+    let sandbox = find(&door, &tenant, &id).await?;
+    Ok(plain(inspection(&sandbox)))
+}
+
+/// `GET /sandboxes/{id}/diagnostics/summary`.
+pub(super) async fn summary(
+    State(door): State<DoorState>,
+    Extension(tenant): Extension<TenantId>,
+    PathSandbox(id): PathSandbox,
+    query: Query,
+) -> Answer<Response> {
+    let tail = query.number("tail", 1..=LINES_MAX, 50)?;
+    let limit = query.number("event_limit", 1..=LINES_MAX, 20)?;
+    let sandbox = find(&door, &tenant, &id).await?;
+    // A sandbox that never ran has no output; the rest is still worth showing.
+    let logs = door.control.logs(&tenant, &id, LOG_BYTES_MAX).await.unwrap_or_default();
+    let logs = String::from_utf8_lossy(&logs.bytes).into_owned();
+    Ok(plain(format!(
+        "=== Inspect ===\n{}\n\n=== Events ===\n{}\n\n=== Logs ===\n{}\n",
+        inspection(&sandbox),
+        last_lines(&story(&sandbox), limit),
+        last_lines(&logs, tail),
+    )))
+}
+
+fn check_scope(scope: Option<&str>, known: &[&str]) -> Answer<()> {
+    match scope {
+        Some(scope) if !known.contains(&scope) => Err(ApiError::bad_request(
+            "DIAGNOSTICS_SCOPE_UNSUPPORTED",
+            format!("scope: use one of {}", known.join(", ")),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn inline(id: &str, kind: &str, scope: &str, content: String, truncated: bool) -> Json<Value> {
+    Json(json!({
+        "sandboxId": id,
+        "kind": kind,
+        "scope": scope,
+        "delivery": "inline",
+        "contentType": "text/plain; charset=utf-8",
+        "contentLength": content.len(),
+        "content": content,
+        "truncated": truncated,
+    }))
+}
+
+/// The timeline in the contract's words, one line each, oldest first.
+fn story(sandbox: &Sandbox) -> String {
+    let mut story = String::new();
+    for entry in sandbox.life.timeline().entries() {
+        let (state, _) = render::state(entry.phase);
+        let said: String =
+            entry.message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        // Writing to a string can't fail.
+        let _ = writeln!(story, "{} {state} {said}", time::text(entry.at));
+    }
+    story
+}
+
+fn inspection(sandbox: &Sandbox) -> String {
+    let mut shown = render::sandbox(sandbox);
+    let resources = &sandbox.spec.resources;
+    shown["resourceLimits"] = json!({
+        "cpuMillis": resources.cpu_millis,
+        "memoryBytes": resources.memory_bytes,
+        "pids": resources.pids,
+    });
+    format!("{shown:#}")
+}
+
+fn last_lines(text: &str, count: i64) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let keep = usize::try_from(count).unwrap_or(usize::MAX);
+    lines[lines.len().saturating_sub(keep)..].join("\n")
+}
+
+fn plain(text: String) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, text).into_response()
+}
+
+fn deprecated(text: String) -> Response {
+    ([(HeaderName::from_static("deprecation"), "true")], plain(text)).into_response()
+}

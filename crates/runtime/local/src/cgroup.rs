@@ -1,0 +1,210 @@
+//! Control groups: limits, freezing and counting, on v2, v1 and hybrid hosts.
+//!
+//! A sandbox has one group of the same name in every hierarchy used. On v2 that is one folder; on
+//! v1 one per controller. A hybrid host's v2 tree, though it has no controllers, still freezes and
+//! kills faster than v1 and lets a process be born inside, so it is used for that.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use atoll_core::Resources;
+
+mod detect;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use detect::Layout;
+
+/// The groups of one installation.
+#[derive(Clone, Debug)]
+pub(crate) struct Cgroups {
+    layout: Layout,
+    /// Folder that holds all groups of this installation, in every hierarchy.
+    parent: String,
+}
+
+/// What the groups count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) cpu: Duration,
+    pub(crate) memory_bytes: u64,
+    pub(crate) pids: u64,
+    pub(crate) oom_kills: u64,
+}
+
+impl Cgroups {
+    /// Makes the parent folders; `parent` is unique to this installation.
+    pub(crate) fn prepare(layout: Layout, parent: String) -> io::Result<Self> {
+        let cgroups = Self { layout, parent };
+        for root in cgroups.layout.roots() {
+            make(&root.join(&cgroups.parent))?;
+        }
+        if let (Some(root), true) = (&cgroups.layout.unified, cgroups.layout.v2_limits) {
+            limits::enable_controllers(root)?;
+            limits::enable_controllers(&root.join(&cgroups.parent))?;
+        }
+        // Starting many sandboxes at once must not starve the ones that run.
+        if let Some(root) = cgroups.layout.v1.get("cpu") {
+            let shares = root.join(&cgroups.parent).join("cpu.shares");
+            write(&shares, "65536")?;
+        }
+        Ok(cgroups)
+    }
+
+    /// Makes the groups of one sandbox with these limits.
+    pub(crate) fn create(&self, name: &str, resources: Resources) -> io::Result<()> {
+        for dir in self.dirs(name) {
+            make(&dir)?;
+        }
+        limits::apply(&self.layout, &self.parent, name, resources)
+    }
+
+    /// The v2 folder, if there is a v2 tree.
+    pub(crate) fn unified(&self, name: &str) -> Option<PathBuf> {
+        self.layout.unified.as_ref().map(|root| root.join(&self.parent).join(name))
+    }
+
+    /// The v1 folders, by controller.
+    pub(crate) fn v1(&self, name: &str) -> BTreeMap<String, PathBuf> {
+        let dir = |root: &PathBuf| root.join(&self.parent).join(name);
+        self.layout.v1.iter().map(|(controller, root)| (controller.clone(), dir(root))).collect()
+    }
+
+    /// The path of a group below its hierarchy's root, as OCI runtimes want it.
+    pub(crate) fn oci_path(&self, name: &str) -> String {
+        format!("/{}/{name}", self.parent)
+    }
+
+    /// Limits are set on v2.
+    pub(crate) fn limits_on_v2(&self) -> bool {
+        self.layout.v2_limits
+    }
+
+    /// Whether any of its groups is there.
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.dirs(name).iter().any(|dir| dir.is_dir())
+    }
+
+    /// Freezes or thaws; returns when it is done.
+    pub(crate) fn set_frozen(&self, name: &str, frozen: bool) -> io::Result<()> {
+        match self.unified(name) {
+            Some(dir) => {
+                write(&dir.join("cgroup.freeze"), if frozen { "1" } else { "0" })?;
+                settle(|| Ok(frozen == self.is_frozen(name)?))
+            }
+            None => match self.v1(name).get("freezer") {
+                Some(dir) => {
+                    let wanted = if frozen { "FROZEN" } else { "THAWED" };
+                    settle(|| {
+                        write(&dir.join("freezer.state"), wanted)?;
+                        Ok(read(&dir.join("freezer.state"))?.trim() == wanted)
+                    })
+                }
+                None => Err(io::Error::other("this host has no freezer")),
+            },
+        }
+    }
+
+    /// Whether all its processes stand still.
+    pub(crate) fn is_frozen(&self, name: &str) -> io::Result<bool> {
+        if let Some(dir) = self.unified(name) {
+            return Ok(read(&dir.join("cgroup.events"))?.lines().any(|line| line == "frozen 1"));
+        }
+        match self.v1(name).get("freezer") {
+            Some(dir) => Ok(read(&dir.join("freezer.state"))?.trim() == "FROZEN"),
+            None => Ok(false),
+        }
+    }
+
+    /// Kills everything inside, where the kernel has a way to do it at once.
+    pub(crate) fn kill(&self, name: &str) -> io::Result<()> {
+        match self.unified(name).map(|dir| dir.join("cgroup.kill")) {
+            Some(file) if file.exists() => write(&file, "1"),
+            // v1 can't kill: the end of the first process ends the others, once they are thawed.
+            _ => self.set_frozen(name, false),
+        }
+    }
+
+    /// Removes the groups once they are empty; groups that aren't there are fine.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        for dir in self.dirs(name) {
+            settle(|| match std::fs::remove_dir(&dir) {
+                Ok(()) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(false),
+                Err(error) => Err(error),
+            })
+            .map_err(|e| io::Error::new(e.kind(), format!("removing {}: {e}", dir.display())))?;
+        }
+        Ok(())
+    }
+
+    /// Names of all groups of this installation.
+    pub(crate) fn list(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .layout
+            .roots()
+            .filter_map(|root| std::fs::read_dir(root.join(&self.parent)).ok())
+            .flat_map(|entries| entries.filter_map(Result::ok))
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// What the groups count.
+    pub(crate) fn counted(&self, name: &str) -> Counted {
+        limits::counted(&self.layout, &self.parent, name)
+    }
+
+    /// Removes the parent folders when nothing is left in them.
+    pub(crate) fn remove_parent(&self) {
+        for root in self.layout.roots() {
+            // A folder that still has groups stays: they belong to sandboxes that live on.
+            if let Err(error) = std::fs::remove_dir(root.join(&self.parent)) {
+                tracing::debug!(%error, "cgroup parent stays");
+            }
+        }
+    }
+
+    fn dirs(&self, name: &str) -> Vec<PathBuf> {
+        self.layout.roots().map(|root| root.join(&self.parent).join(name)).collect()
+    }
+}
+
+/// Repeats `attempt` until it says that it is done, for a bounded time.
+fn settle(mut attempt: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    const PAUSE: Duration = Duration::from_micros(200);
+    for _ in 0..25_000 {
+        if attempt()? {
+            return Ok(());
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel did not settle within 5 s"))
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    match std::fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(io::Error::new(error.kind(), format!("making {}: {error}", dir.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    std::fs::read_to_string(file)
+        .map_err(|e| io::Error::new(e.kind(), format!("reading {}: {e}", file.display())))
+}
+
+fn write(file: &Path, value: &str) -> io::Result<()> {
+    std::fs::write(file, value).map_err(|e| {
+        io::Error::new(e.kind(), format!("writing {value:?} to {}: {e}", file.display()))
+    })
+}

@@ -1,0 +1,270 @@
+//! Making one sandbox.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use atoll_core::{Network, Observed, Resources, Sandbox, Source};
+use atoll_engine::seam::{Event, RuntimeError};
+use atoll_image::{Auth, Progress};
+
+use crate::files::{read_json, write_json};
+use crate::live::Live;
+use crate::plan::{self, Base, Plan};
+use crate::protocol::{CgroupDirs, Launch, Launcher, files};
+use crate::runtime::Local;
+use crate::volumes;
+
+impl Local {
+    /// The files a sandbox starts from; may take as long as a pull.
+    pub(crate) async fn base(&self, sandbox: &Sandbox) -> Result<Base, RuntimeError> {
+        match &sandbox.spec.source {
+            Source::Snapshot(id) => {
+                let file = self.layout.snapshot(id.as_str()).join(plan::FILE);
+                read_json(&file).map_err(|error| {
+                    RuntimeError::permanent(
+                        "SNAPSHOT_NOT_FOUND",
+                        &format!("the files of snapshot {id} can't be read: {error}"),
+                        "list the snapshots and choose one that is ready",
+                    )
+                })
+            }
+            Source::Image(image) => {
+                let auth = image
+                    .auth
+                    .as_ref()
+                    .map(|a| Auth { username: a.username.clone(), password: a.password.clone() });
+                if auth.is_none()
+                    && let Some(found) = self.images.cached(&image.reference)
+                {
+                    return Ok(Base::of_image(&found));
+                }
+                let told = std::sync::Mutex::new(String::new());
+                let progress = |progress: Progress| self.tell_progress(sandbox, &told, progress);
+                let pulled = self.images.ensure(&image.reference, auth.as_ref(), &progress).await;
+                pulled.map(|image| Base::of_image(&image)).map_err(|e| image_failure(&e))
+            }
+        }
+    }
+
+    /// Builds and starts it on top of `base`. Runs to its end once begun.
+    pub(crate) async fn build(
+        self: Arc<Self>,
+        sandbox: Arc<Sandbox>,
+        base: Base,
+    ) -> Result<Observed, RuntimeError> {
+        let _alone = self.lock(&sandbox.id).await;
+        let id = sandbox.id.as_str().to_owned();
+        if let Some(live) = self.live(&id) {
+            return self.wait_up(&id, &live).await;
+        }
+        // Whatever an interrupted attempt left is in the way.
+        self.tear_down(&id).await?;
+        let dir = self.layout.sandbox(&id);
+        let launch = self.launch_of(&sandbox, &dir, &base).map_err(|e| start_failure(&e))?;
+        let plan = Plan { base, launcher: launch.launcher.clone() };
+        let resources = self.resources(&sandbox);
+        let this = Arc::clone(&self);
+        let prepared = tokio::task::spawn_blocking(move || {
+            this.prepare(&id, &dir, &plan, resources).map(|()| launch)
+        });
+        let launch = prepared
+            .await
+            .map_err(|e| start_failure(&io::Error::other(e)))?
+            .map_err(|e| start_failure(&e))?;
+        let launched = self.spawner.launch(launch).await.map_err(|e| start_failure(&e))?;
+        launched.map_err(|message| start_failure(&io::Error::other(message)))?;
+        let id = sandbox.id.as_str();
+        let live = self.adopt(id).map_err(|e| start_failure(&e))?;
+        match live {
+            Some(live) => self.wait_up(id, &live).await,
+            // It ended before we could take hold of it.
+            None => Ok(self.seen(id).await?),
+        }
+    }
+
+    /// Waits until the agent answers or the sandbox is over.
+    pub(crate) async fn wait_up(&self, id: &str, live: &Live) -> Result<Observed, RuntimeError> {
+        tokio::select! {
+            answered = tokio::time::timeout(self.config.start_timeout, live.wait_answer()) => {
+                match answered {
+                    Ok(Ok(())) => Ok(Observed::Running),
+                    // An agent that goes away in mid-answer has ended.
+                    Ok(Err(_)) if live.has_ended() => Ok(self.ended(id, live).await),
+                    Ok(Err(error)) => Err(start_failure(&error)),
+                    Err(_) => Err(RuntimeError::permanent(
+                        "AGENT_SILENT",
+                        "the sandbox was started but its agent did not answer in time",
+                        "is the machine overloaded? Try again, or raise the start timeout",
+                    )),
+                }
+            }
+            _ = live.wait_ended() => Ok(self.ended(id, live).await),
+        }
+    }
+
+    async fn ended(&self, id: &str, live: &Live) -> Observed {
+        Observed::Exited(live.exit(self.cgroups.counted(id).oom_kills).await)
+    }
+
+    fn resources(&self, sandbox: &Sandbox) -> Resources {
+        let (asked, default) = (sandbox.spec.resources, self.config.default_resources);
+        Resources {
+            cpu_millis: asked.cpu_millis.or(default.cpu_millis),
+            memory_bytes: asked.memory_bytes.or(default.memory_bytes),
+            pids: asked.pids.or(default.pids),
+        }
+    }
+
+    /// Folders and groups.
+    fn prepare(&self, id: &str, dir: &Path, plan: &Plan, resources: Resources) -> io::Result<()> {
+        std::fs::create_dir(dir)?;
+        std::fs::create_dir(dir.join(files::ROOT))?;
+        write_json(&dir.join(plan::FILE), plan)?;
+        for (number, tree) in plan.base.trees.iter().enumerate() {
+            let writable = plan::writable(dir, number);
+            for folder in ["upper", "work"] {
+                std::fs::create_dir_all(writable.join(folder))?;
+            }
+            let stage = dir.join(files::LAYERS).join(number.to_string());
+            std::fs::create_dir_all(stage.join("w"))?;
+            for depth in 0..tree.lowers.len() {
+                std::fs::create_dir(stage.join(depth.to_string()))?;
+            }
+        }
+        self.cgroups.create(id, resources)
+    }
+
+    fn launch_of(&self, sandbox: &Sandbox, dir: &Path, base: &Base) -> io::Result<Launch> {
+        let id = sandbox.id.as_str();
+        let resources = self.resources(sandbox);
+        let launcher = match self.oci_program(&sandbox.spec.isolation) {
+            None => Launcher::Native,
+            Some(program) => Launcher::Oci {
+                program,
+                memory_bytes: resources.memory_bytes,
+                cpu_millis: resources.cpu_millis,
+                pids: resources.pids,
+            },
+        };
+        let hostname = id.to_owned();
+        Ok(Launch {
+            id: id.to_owned(),
+            dir: dir.to_owned(),
+            launcher,
+            roots: base.roots(dir),
+            mounts: volumes::binds(&self.config, &self.layout, sandbox)?,
+            files: self.written_files(&hostname),
+            hostname,
+            agent: self.config.agent.clone(),
+            agent_config: agent_config(sandbox, base)?,
+            cgroups: CgroupDirs {
+                unified: self.cgroups.unified(id),
+                v1: self.cgroups.v1(id),
+                v2_limits: self.cgroups.limits_on_v2(),
+                oci_path: self.cgroups.oci_path(id),
+            },
+            network: sandbox.spec.network == Network::Internet,
+            shm_bytes: self.config.shm_bytes,
+            log_bytes: self.config.log_bytes,
+        })
+    }
+
+    /// Files that tell a sandbox its name and its resolvers.
+    fn written_files(&self, hostname: &str) -> BTreeMap<String, String> {
+        let resolvers = self.config.network.resolvers.iter();
+        let resolv: String = resolvers.map(|r| format!("nameserver {r}\n")).collect();
+        let hosts = format!("127.0.0.1 localhost {hostname}\n::1 localhost ip6-localhost\n");
+        BTreeMap::from([
+            ("/etc/resolv.conf".to_owned(), resolv),
+            ("/etc/hosts".to_owned(), hosts),
+            ("/etc/hostname".to_owned(), format!("{hostname}\n")),
+        ])
+    }
+
+    /// Tells of a pull in steps a person can follow: only when the text changes.
+    fn tell_progress(
+        &self,
+        sandbox: &Sandbox,
+        told: &std::sync::Mutex<String>,
+        progress: Progress,
+    ) {
+        /// Steps of a download that are told.
+        const STEPS: u64 = 10;
+        let step = (progress.bytes_done * STEPS).checked_div(progress.bytes_total).unwrap_or(0);
+        let text = match progress.layers_total {
+            0 => "looking the image up in its registry".to_owned(),
+            total => format!(
+                "pulling the image: {} of {total} layers, {} %",
+                progress.layers_done,
+                step * 100 / STEPS
+            ),
+        };
+        let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *told != text {
+            self.tell(Event::Note(sandbox.id.clone(), text.clone()));
+            *told = text;
+        }
+    }
+}
+
+/// The agent's configuration: what was asked for over what the image says.
+fn agent_config(sandbox: &Sandbox, base: &Base) -> io::Result<String> {
+    let spec = &sandbox.spec;
+    let mut env: BTreeMap<&str, &str> =
+        base.defaults.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    env.insert("OPENSANDBOX_ID", sandbox.id.as_str());
+    env.extend(spec.env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+    let image_command: Vec<String> =
+        base.defaults.entrypoint.iter().chain(&base.defaults.cmd).cloned().collect();
+    let entrypoint = if spec.entrypoint.is_empty() { &image_command } else { &spec.entrypoint };
+    let config = serde_json::json!({
+        "id": sandbox.id.as_str(),
+        "entrypoint": entrypoint,
+        "env": env,
+        "cwd": base.defaults.working_dir,
+        "user": base.defaults.user,
+    });
+    Ok(config.to_string())
+}
+
+fn image_failure(error: &atoll_image::Error) -> RuntimeError {
+    use atoll_image::ErrorKind;
+    let message = error.to_string();
+    let permanent = |reason, advice| RuntimeError::permanent(reason, &message, advice);
+    match error.kind() {
+        ErrorKind::Unreachable => permanent(
+            "IMAGE_REGISTRY_UNREACHABLE",
+            "check the image's name and that this machine reaches its registry",
+        ),
+        ErrorKind::Unauthorized => permanent(
+            "IMAGE_PULL_UNAUTHORIZED",
+            "give the registry's username and password with the image",
+        ),
+        ErrorKind::NotFound => {
+            permanent("IMAGE_NOT_FOUND", "check the image's name, tag and platform")
+        }
+        ErrorKind::Invalid | ErrorKind::TooLarge => {
+            permanent("IMAGE_INVALID", "push the image again, or use another one")
+        }
+        ErrorKind::NoSpace => {
+            permanent("IMAGE_NO_SPACE", "free disk space in the data folder, then create again")
+        }
+        ErrorKind::Internal => {
+            permanent("IMAGE_PULL_FAILED", "look at the server's log, then create again")
+        }
+    }
+}
+
+fn start_failure(error: &io::Error) -> RuntimeError {
+    let message = format!("the sandbox could not be started: {error}");
+    if error.kind() == io::ErrorKind::StorageFull {
+        return RuntimeError::permanent(
+            "DISK_FULL",
+            &message,
+            "free disk space in the data folder, then create again",
+        );
+    }
+    RuntimeError::permanent("START_FAILED", &message, "run `atoll doctor` on the server's machine")
+}

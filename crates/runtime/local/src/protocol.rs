@@ -1,0 +1,142 @@
+//! What the server and the spawner say to each other: one JSON line each way per connection.
+//!
+//! The two may be of different versions, because a spawner lives as long as its sandboxes. So
+//! members are only ever added, with defaults, and [`GENERATION`] grows when that isn't enough.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::net::NetworkConfig;
+
+/// Generation of these messages.
+pub(crate) const GENERATION: u32 = 1;
+
+/// What a spawner is started with, on its command line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SpawnerConfig {
+    /// Folder of the installation's data.
+    pub(crate) data_dir: PathBuf,
+    /// Short word that is unique to this installation, for names that are global to the host.
+    pub(crate) label: String,
+    pub(crate) network: NetworkConfig,
+    /// Namespaces kept ready.
+    pub(crate) ready_networks: usize,
+}
+
+/// The first and only line of a client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// "I am here": the spawner stays as long as this connection does.
+    Attach,
+    /// Start a sandbox.
+    Launch(Box<Launch>),
+}
+
+/// Everything needed to start one sandbox whose folders and groups exist already.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Launch {
+    pub(crate) id: String,
+    /// The sandbox's own folder.
+    pub(crate) dir: PathBuf,
+    pub(crate) launcher: Launcher,
+    pub(crate) roots: Vec<Root>,
+    pub(crate) mounts: Vec<Bind>,
+    /// Files written into the sandbox's tree, by path inside.
+    pub(crate) files: BTreeMap<String, String>,
+    pub(crate) hostname: String,
+    /// The agent program.
+    pub(crate) agent: PathBuf,
+    /// The agent's configuration, JSON as it reads it.
+    pub(crate) agent_config: String,
+    pub(crate) cgroups: CgroupDirs,
+    /// Connect it to the router.
+    pub(crate) network: bool,
+    /// Bytes of shared memory and of the log ring.
+    pub(crate) shm_bytes: u64,
+    pub(crate) log_bytes: u64,
+}
+
+/// Who makes the container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Launcher {
+    Native,
+    /// An OCI runtime: its program, and limits it sets itself.
+    Oci {
+        program: String,
+        memory_bytes: Option<u64>,
+        cpu_millis: Option<u64>,
+        pids: Option<u64>,
+    },
+}
+
+/// One overlay: `target` inside, read-only layers (top-most first), and the writable folder that
+/// has `upper` and `work` in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Root {
+    pub(crate) target: PathBuf,
+    pub(crate) lowers: Vec<PathBuf>,
+    pub(crate) writable: PathBuf,
+}
+
+/// A folder from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bind {
+    pub(crate) source: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) read_only: bool,
+}
+
+/// The groups a sandbox is born into.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct CgroupDirs {
+    pub(crate) unified: Option<PathBuf>,
+    /// By controller.
+    pub(crate) v1: BTreeMap<String, PathBuf>,
+    /// The v2 tree has the limits.
+    pub(crate) v2_limits: bool,
+    /// Below each root, for OCI runtimes.
+    pub(crate) oci_path: String,
+}
+
+/// The spawner's only line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Attached { generation: u32, pid: i32 },
+    Launched(Launched),
+    Failed { message: String },
+}
+
+/// What is known of a started sandbox; also kept in its folder as `launched.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Launched {
+    pub(crate) pid: i32,
+    /// The log ring is descriptor `log_fd` of this process.
+    pub(crate) spawner: i32,
+    pub(crate) log_fd: i32,
+    /// Number of its cable and first of its ids, so that neither is given out twice.
+    pub(crate) cable: Option<u32>,
+    pub(crate) first_id: u32,
+    pub(crate) launcher: Launcher,
+}
+
+/// How a sandbox ended; kept in its folder as `exit.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+}
+
+/// Names of the files in a sandbox's folder.
+pub(crate) mod files {
+    pub(crate) const SOCKET: &str = "agent.sock";
+    pub(crate) const LAUNCHED: &str = "launched.json";
+    pub(crate) const EXIT: &str = "exit.json";
+    pub(crate) const LOG: &str = "log";
+    /// Where layers and the root are mounted, in the sandbox's own mount namespace only.
+    pub(crate) const LAYERS: &str = "layers";
+    pub(crate) const ROOT: &str = "root";
+}

@@ -1,0 +1,208 @@
+//! The runtime as the engine knows it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use atoll_control::{BoxedIo, LogTail, Port, Usage};
+use atoll_core::{
+    Action, Error, Isolation, Observed, Result, Sandbox, SandboxId, SnapshotId, Source,
+};
+use atoll_engine::seam::{Capabilities, Event, Runtime, RuntimeError};
+use tokio::sync::mpsc;
+
+use super::{LocalRuntime, locked};
+use crate::protocol::files;
+use crate::{doctor, logs, snapshots, volumes};
+
+#[async_trait]
+impl Runtime for LocalRuntime {
+    fn capabilities(&self) -> Capabilities {
+        let mut isolation = vec!["native".to_owned()];
+        let programs = self.0.config.oci_programs.iter();
+        isolation.extend(programs.filter(|p| doctor::find_program(p).is_some()).cloned());
+        Capabilities { pause: true, snapshot: true, isolation }
+    }
+
+    async fn check(&self, sandbox: &Sandbox) -> Result<()> {
+        if let Isolation::Oci(program) = &sandbox.spec.isolation {
+            let here = self.capabilities().isolation;
+            if !here.contains(program) {
+                let problem =
+                    format!("{program} is not available here; use one of {}", here.join(", "));
+                return Err(Error::invalid("isolation", problem));
+            }
+        }
+        if let Source::Snapshot(id) = &sandbox.spec.source
+            && !self.0.layout.snapshot(id.as_str()).is_dir()
+        {
+            return Err(Error::not_found(format!("snapshot {id}")));
+        }
+        volumes::check(&self.0.config, &self.0.layout, sandbox)
+    }
+
+    async fn apply(&self, sandbox: &Sandbox, action: Action) -> Result<Observed, RuntimeError> {
+        let id = sandbox.id.as_str();
+        match action {
+            Action::Create => {
+                if self.0.live(id).is_some() {
+                    return self.0.seen(id).await;
+                }
+                let base = self.0.base(sandbox).await?;
+                let local = Arc::clone(&self.0);
+                let sandbox = Arc::new(sandbox.clone());
+                // From here on it runs to its end even when the caller loses interest, so that a
+                // removal finds either nothing or all of it.
+                let built = tokio::spawn(local.build(sandbox, base)).await;
+                built.unwrap_or_else(|panic| {
+                    Err(RuntimeError::permanent("START_FAILED", &panic.to_string(), "report this"))
+                })
+            }
+            Action::Pause => self.freeze(id, true).await,
+            Action::Resume => self.freeze(id, false).await,
+            Action::Remove => {
+                let local = Arc::clone(&self.0);
+                let _alone = local.lock(&sandbox.id).await;
+                local.tear_down(id).await?;
+                locked(&local.locks).remove(id);
+                volumes::remove_owned(&local.layout, sandbox).map_err(|error| {
+                    RuntimeError::transient(
+                        "REMOVE_FAILED",
+                        &error.to_string(),
+                        "it is tried again",
+                    )
+                })?;
+                Ok(Observed::Absent)
+            }
+        }
+    }
+
+    async fn observe(&self, id: &SandboxId) -> Result<Observed, RuntimeError> {
+        self.0.seen(id.as_str()).await
+    }
+
+    async fn list(&self) -> Result<Vec<(SandboxId, Observed)>, RuntimeError> {
+        let folders = std::fs::read_dir(self.0.layout.sandboxes())
+            .map_err(|e| RuntimeError::transient("LIST_FAILED", &e.to_string(), "try again"))?;
+        let mut names: BTreeSet<String> =
+            folders.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.extend(self.0.cgroups.list());
+        let mut found = Vec::new();
+        for id in names.iter().filter_map(|name| SandboxId::parse(name).ok()) {
+            let seen = self.0.seen(id.as_str()).await?;
+            found.push((id, seen));
+        }
+        Ok(found)
+    }
+
+    async fn remove_orphan(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        let _alone = self.0.lock(id).await;
+        self.0.tear_down(id.as_str()).await
+    }
+
+    fn events(&self) -> Option<mpsc::Receiver<Event>> {
+        locked(&self.0.inbox).take()
+    }
+
+    async fn connect(&self, id: &SandboxId, port: Port) -> Result<BoxedIo> {
+        let live = self.0.live(id.as_str()).ok_or_else(|| unknown(id))?;
+        let opened: io::Result<BoxedIo> = match port {
+            Port::Agent => live.agent().await.map(|stream| Box::new(stream) as BoxedIo),
+            Port::Tcp(port) => self
+                .0
+                .dialer
+                .dial(Arc::clone(&live.pidfd), port)
+                .await
+                .map(|stream| Box::new(stream) as BoxedIo),
+        };
+        opened.map_err(|error| match (error.kind(), port) {
+            (io::ErrorKind::ConnectionRefused, Port::Tcp(port)) => {
+                Error::unavailable(format!("nothing listens on port {port} of sandbox {id}"))
+                    .with_reason("PORT_CLOSED")
+            }
+            _ => Error::unavailable(format!("sandbox {id} can't be reached: {error}"))
+                .with_reason("SANDBOX_NOT_RUNNING"),
+        })
+    }
+
+    async fn logs(&self, id: &SandboxId, bytes_max: usize) -> Result<LogTail> {
+        let file = self.0.layout.sandbox(id.as_str()).join(files::LOG);
+        let kept = match (std::fs::read(&file), self.0.live(id.as_str())) {
+            (Ok(bytes), _) => LogTail { bytes, truncated: false },
+            // A spawner that died took the ring with it; the sandbox itself goes on.
+            (Err(_), Some(live)) => match self.0.ring(&live.launched) {
+                Ok(ring) => logs::from_ring(&ring),
+                Err(_) => LogTail { bytes: Vec::new(), truncated: true },
+            },
+            (Err(_), None) => LogTail::default(),
+        };
+        Ok(logs::tail(kept, bytes_max))
+    }
+
+    async fn usage(&self, id: &SandboxId) -> Result<Usage> {
+        self.0.live(id.as_str()).ok_or_else(|| unknown(id))?;
+        let counted = self.0.cgroups.counted(id.as_str());
+        Ok(Usage { cpu: counted.cpu, memory_bytes: counted.memory_bytes, pids: counted.pids })
+    }
+
+    async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), RuntimeError> {
+        if self.0.layout.snapshot(snapshot.as_str()).is_dir() {
+            return Ok(());
+        }
+        let name = id.as_str();
+        // Files stand still while they are copied. One that is paused stays so.
+        let was_frozen = self.0.cgroups.is_frozen(name).unwrap_or(false);
+        if !was_frozen {
+            self.freeze(name, true).await?;
+        }
+        let dir = self.0.layout.sandbox(name);
+        let taken = snapshots::take(&self.0.layout, &dir, snapshot.as_str()).await;
+        if !was_frozen {
+            self.freeze(name, false).await?;
+        }
+        taken.map_err(|error| {
+            RuntimeError::permanent(
+                "SNAPSHOT_FAILED",
+                &format!("the files of sandbox {id} could not be kept: {error}"),
+                "free disk space in the data folder, then try again",
+            )
+        })
+    }
+
+    async fn snapshots(&self) -> Result<Vec<SnapshotId>, RuntimeError> {
+        let names = snapshots::list(&self.0.layout);
+        Ok(names.iter().filter_map(|name| SnapshotId::parse(name).ok()).collect())
+    }
+
+    async fn remove_snapshot(&self, snapshot: &SnapshotId) -> Result<()> {
+        let (layout, id) = (self.0.layout.clone(), snapshot.as_str().to_owned());
+        let removed = tokio::task::spawn_blocking(move || snapshots::remove(&layout, &id)).await;
+        removed.unwrap_or_else(|panic| Err(Error::internal(panic.to_string())))
+    }
+}
+
+impl LocalRuntime {
+    async fn freeze(&self, id: &str, frozen: bool) -> Result<Observed, RuntimeError> {
+        let Some(live) = self.0.live(id) else { return self.0.seen(id).await };
+        if live.has_ended() {
+            return self.0.seen(id).await;
+        }
+        let (local, name) = (Arc::clone(&self.0), id.to_owned());
+        let done =
+            tokio::task::spawn_blocking(move || local.cgroups.set_frozen(&name, frozen)).await;
+        match done.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+            Ok(()) if frozen => Ok(Observed::Paused),
+            Ok(()) => Ok(Observed::Running),
+            Err(error) => Err(RuntimeError::transient(
+                "FREEZER_FAILED",
+                &format!("the kernel did not freeze or thaw the sandbox: {error}"),
+                "it is tried again; look at the server's log when this persists",
+            )),
+        }
+    }
+}
+
+fn unknown(id: &SandboxId) -> Error {
+    Error::conflict(format!("sandbox {id} has no process")).with_reason("SANDBOX_NOT_RUNNING")
+}

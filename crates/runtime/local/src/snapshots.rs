@@ -1,0 +1,114 @@
+//! Keeping a sandbox's files.
+//!
+//! Only what the sandbox changed is copied; the layers below are shared with the image or with the
+//! snapshot it came from.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use atoll_core::{Error, Result};
+
+use crate::config::Layout;
+use crate::files::{read_json, write_json};
+use crate::plan::{self, Base, Plan};
+
+/// Copies the writable folders of the sandbox in `dir`; complete or not there at all.
+pub(crate) async fn take(layout: &Layout, dir: &Path, id: &str) -> io::Result<()> {
+    let plan: Plan = read_json(&dir.join(plan::FILE))?;
+    let draft = layout.snapshots().join(format!("{id}.draft"));
+    remove_if_there(&draft)?;
+    std::fs::create_dir_all(&draft)?;
+    let home = layout.snapshot(id);
+    let mut trees = plan.base.trees;
+    for (number, tree) in trees.iter_mut().enumerate() {
+        let name = format!("files-{number}");
+        copy(&plan::writable(dir, number).join("upper"), &draft.join(&name)).await?;
+        tree.lowers.insert(0, home.join(name));
+    }
+    let base = Base { trees, defaults: plan.base.defaults };
+    write_json(&draft.join(plan::FILE), &base)?;
+    std::fs::rename(&draft, &home)
+}
+
+/// Removes a snapshot unless something still stands on its files.
+pub(crate) fn remove(layout: &Layout, id: &str) -> Result<()> {
+    let home = layout.snapshot(id);
+    if let Some(user) = user_of(layout, &home) {
+        let message = format!("snapshot {id} is still in use by {user}: remove that first");
+        return Err(Error::conflict(message).with_reason("SNAPSHOT_IN_USE"));
+    }
+    remove_if_there(&home).map_err(|e| Error::internal(format!("removing snapshot {id}: {e}")))
+}
+
+/// The complete snapshots.
+pub(crate) fn list(layout: &Layout) -> Vec<String> {
+    let entries = std::fs::read_dir(layout.snapshots()).into_iter().flatten();
+    entries
+        .filter_map(std::result::Result::ok)
+        .filter(|entry| entry.path().join(plan::FILE).exists())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| !name.ends_with(".draft"))
+        .collect()
+}
+
+/// Removes copies that a crash interrupted.
+pub(crate) fn remove_drafts(layout: &Layout) {
+    let entries = std::fs::read_dir(layout.snapshots()).into_iter().flatten();
+    for entry in entries.filter_map(std::result::Result::ok) {
+        if entry.file_name().to_string_lossy().ends_with(".draft")
+            && let Err(error) = remove_if_there(&entry.path())
+        {
+            tracing::warn!(%error, "a half-taken snapshot stays");
+        }
+    }
+}
+
+/// A sandbox or snapshot whose layers lie in `home`.
+fn user_of(layout: &Layout, home: &Path) -> Option<String> {
+    let stands_on = |base: &Base| {
+        base.trees.iter().flat_map(|tree| &tree.lowers).any(|lower| lower.starts_with(home))
+    };
+    let folders = |dir: PathBuf| {
+        std::fs::read_dir(dir).into_iter().flatten().filter_map(std::result::Result::ok)
+    };
+    let sandbox = folders(layout.sandboxes()).find(|entry| {
+        read_json::<Plan>(&entry.path().join(plan::FILE)).is_ok_and(|plan| stands_on(&plan.base))
+    });
+    if let Some(entry) = sandbox {
+        return Some(format!("sandbox {}", entry.file_name().to_string_lossy()));
+    }
+    let snapshot = folders(layout.snapshots()).filter(|entry| entry.path() != home).find(|entry| {
+        read_json::<Base>(&entry.path().join(plan::FILE)).is_ok_and(|base| stands_on(&base))
+    });
+    snapshot.map(|entry| format!("snapshot {}", entry.file_name().to_string_lossy()))
+}
+
+/// `cp` knows every kind of file, attribute and hole; ours would only know less.
+async fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let output = tokio::process::Command::new("cp")
+        .args(["--archive", "--reflink=auto", "--one-file-system", "--no-target-directory"])
+        .arg(from)
+        .arg(to)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()
+        .await?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let kind = if said.contains("No space left") {
+        io::ErrorKind::StorageFull
+    } else {
+        io::ErrorKind::Other
+    };
+    Err(io::Error::new(kind, format!("copying files: {}", said.trim())))
+}
+
+fn remove_if_there(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,199 @@
+//! Starting a sandbox through an OCI runtime program such as `runc`.
+//!
+//! The sandbox gets the same files, network, ids, groups and agent as with our own launcher; only
+//! the walls are built by that program.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::child::{CONFIG_FD, LOG_FD, SOCKET_FD};
+use super::identity::Identity;
+use super::launch::{self, Held, Starting};
+use super::rootfs::{self, Context};
+use crate::net::Cable;
+use crate::protocol::{Launch, Launcher, SpawnerConfig, files};
+use crate::sys::process::{self, Forked};
+use crate::sys::{self, mount};
+
+mod config;
+
+/// Where the agent is inside; our own launcher needs no such file.
+const AGENT_INSIDE: &str = "/.atoll/agent";
+const PID_FILE: &str = "oci.pid";
+/// Descriptors beyond the standard three that the program passes on.
+const PASSED_ON: &str = "3";
+
+/// Mounts the files and runs the program; the end of `progress` tells how it went.
+pub(super) fn start(
+    config: &SpawnerConfig,
+    launch: &Launch,
+    identity: Identity,
+    cable: Cable,
+) -> Result<Starting, (io::Error, Identity, Cable)> {
+    match begin(config, launch, &identity, &cable) {
+        Ok((pid, pidfd, progress, log)) => {
+            Ok(Starting { pid, pidfd, progress, resources: Held { identity, cable, log } })
+        }
+        Err(error) => {
+            release_files(&launch.dir);
+            Err((error, identity, cable))
+        }
+    }
+}
+
+/// Finds the sandbox's first process once the program has left.
+pub(super) fn finish(launch: &Launch, starting: &mut Starting) -> Result<(), String> {
+    let found = std::fs::read_to_string(launch.dir.join(PID_FILE))
+        .and_then(|text| text.trim().parse().map_err(io::Error::other))
+        .and_then(|pid| Ok((pid, process::open_pid(pid)?)));
+    let (pid, pidfd) = found.map_err(|e| format!("the OCI runtime left no process: {e}"))?;
+    starting.pid = pid;
+    starting.pidfd = pidfd;
+    Ok(())
+}
+
+/// Lets the program forget a sandbox that has ended.
+pub(super) fn forget(config: &SpawnerConfig, program: &str, dir: &Path) {
+    release_files(dir);
+    let Some(id) = dir.file_name() else { return };
+    let forgotten =
+        command(config, program).args(["delete", "--force"]).arg(id).stderr(Stdio::null()).spawn();
+    if let Err(error) = forgotten {
+        super::serve::log(&format!("{program} delete: {error}"));
+    }
+}
+
+type Begun = (i32, OwnedFd, std::io::PipeReader, OwnedFd);
+
+fn begin(
+    config: &SpawnerConfig,
+    launch: &Launch,
+    identity: &Identity,
+    cable: &Cable,
+) -> io::Result<Begun> {
+    let Launcher::Oci { program, .. } = &launch.launcher else {
+        return Err(io::Error::other("not an OCI launch"));
+    };
+    let log = sys::sealed_memory(c"atoll-log", launch.log_bytes)?;
+    let socket = launch::agent_socket(launch)?;
+    let agent_config = sys::memory_file(c"atoll-config", launch.agent_config.as_bytes())?;
+    mount_files(launch, identity)?;
+    let network = cable.namespace.try_clone()?;
+    let bundle = config::render(launch, identity.first_id, &network, AGENT_INSIDE);
+    std::fs::write(launch.dir.join("config.json"), bundle)?;
+    let group = match &launch.cgroups.unified {
+        Some(dir) => Some(sys::open_at(None, dir, libc::O_DIRECTORY)?),
+        None => None,
+    };
+    let (progress, report) = std::io::pipe()?;
+    match process::fork_into(0, group.as_ref().map(AsFd::as_fd))? {
+        Forked::Child => {
+            let run = run(config, program, launch, [&socket, &agent_config, &log]);
+            if let Err(error) = run {
+                // The parent reads it; if the parent is gone nobody waits for the answer.
+                let _unheard = { report }.write_all(format!("{program}: {error}").as_bytes());
+            }
+            process::exit_now(0)
+        }
+        Forked::Parent(pid, pidfd) => Ok((pid, pidfd, progress, log)),
+    }
+}
+
+/// In a process of its own: runs the program and waits for it.
+fn run(
+    config: &SpawnerConfig,
+    program: &str,
+    launch: &Launch,
+    fds: [&OwnedFd; 3],
+) -> io::Result<()> {
+    if program.ends_with("crun") && !launch.cgroups.v2_limits {
+        hide_unified(launch)?;
+    }
+    let mut command = command(config, program);
+    command
+        .args(["run", "--detach", "--preserve-fds", PASSED_ON, "--pid-file"])
+        .arg(launch.dir.join(PID_FILE))
+        .arg("--bundle")
+        .arg(&launch.dir)
+        .arg(&launch.id);
+    let above: Vec<OwnedFd> = fds
+        .into_iter()
+        .map(|fd| sys::duplicate_above(fd.as_fd(), 16))
+        .collect::<io::Result<_>>()?;
+    for (fd, number) in above.iter().zip([SOCKET_FD, CONFIG_FD, LOG_FD]) {
+        sys::inherit_as(fd.as_fd(), number)?;
+    }
+    // The detached sandbox must not hold the pipe: its words go to a file instead.
+    let words = launch.dir.join("oci.err");
+    command.stderr(std::fs::File::create(&words)?);
+    let status = command.status()?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = std::fs::read_to_string(&words).unwrap_or_default();
+    Err(io::Error::other(format!("ended with {status}: {}", said.trim())))
+}
+
+/// crun refuses hosts where v2 is mounted beside v1; it works where it doesn't see v2.
+fn hide_unified(launch: &Launch) -> io::Result<()> {
+    let Some(dir) = launch.cgroups.unified.as_ref().and_then(|d| d.parent()?.parent()) else {
+        return Ok(());
+    };
+    process::unshare(libc::CLONE_NEWNS)?;
+    mount::make_all_private()?;
+    mount::detach(dir).context(|| format!("hiding {}", dir.display()))
+}
+
+fn command(config: &SpawnerConfig, program: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg("--root")
+        .arg(config.data_dir.join("oci"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .process_group(0);
+    command
+}
+
+/// Mounts the sandbox's files in the spawner's mount namespace, for the program to find.
+fn mount_files(launch: &Launch, identity: &Identity) -> io::Result<()> {
+    let ids = identity.namespace.as_fd();
+    let top = rootfs::mount_roots(&launch.dir, &launch.roots, ids)?;
+    detach_layers(&launch.dir);
+    let root = sys::open_path(&top)?;
+    process::as_file_owner(identity.first_id, || {
+        rootfs::make_folder(root.as_fd(), Path::new(AGENT_INSIDE), true)?;
+        for folder in ["/proc", "/sys", "/dev"] {
+            rootfs::make_folder(root.as_fd(), Path::new(folder), false)?;
+        }
+        rootfs::write_files(&top, launch.files.iter())
+    })?;
+    for bind in &launch.mounts {
+        rootfs::bind(&top, bind, identity.first_id, ids)?;
+    }
+    Ok(())
+}
+
+/// The overlay holds on to its layers by itself.
+fn detach_layers(dir: &Path) {
+    for root in subfolders(&dir.join(files::LAYERS)) {
+        for layer in subfolders(&root) {
+            // One that was never mounted needs no unmounting.
+            let _unmounted = mount::detach(&layer);
+        }
+    }
+}
+
+fn release_files(dir: &Path) {
+    detach_layers(dir);
+    let _unmounted = mount::detach(&dir.join(files::ROOT));
+}
+
+fn subfolders(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir)
+        .map(|entries| entries.filter_map(Result::ok).map(|e| e.path()).collect())
+        .unwrap_or_default()
+}

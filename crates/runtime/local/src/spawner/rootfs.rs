@@ -1,0 +1,150 @@
+//! A sandbox's files: layers of the image under a writable layer, shown through its own ids.
+//!
+//! Everything on disk keeps the image's ids (root is 0). Mounts with an id map show them as the
+//! sandbox's range, so layers are shared by all sandboxes, nothing is ever chowned, and a
+//! snapshot is simply the writable folder.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::protocol::{Bind, Root, files};
+use crate::sys::mount::{self, Attributes, Filesystem};
+use crate::sys::process::as_file_owner;
+
+/// Layers of one image; overlayfs itself allows 500.
+const LAYERS_MAX: usize = 128;
+
+/// Says what was being done when something failed.
+pub(super) trait Context<T> {
+    fn context(self, doing: impl FnOnce() -> String) -> io::Result<T>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, doing: impl FnOnce() -> String) -> Self {
+        self.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", doing())))
+    }
+}
+
+/// Mounts all of a sandbox's overlays below `dir/root` in the present mount namespace.
+pub(super) fn mount_roots(dir: &Path, roots: &[Root], ids: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    let top = dir.join(files::ROOT);
+    for (number, root) in roots.iter().enumerate() {
+        let overlay = overlay(dir, number, root, ids)?;
+        let target = top.join(root.target.strip_prefix("/").unwrap_or(&root.target));
+        mount::attach(overlay.as_fd(), &target)
+            .context(|| format!("attaching the files of {}", root.target.display()))?;
+    }
+    Ok(top)
+}
+
+/// One overlay, attached nowhere yet.
+fn overlay(dir: &Path, number: usize, root: &Root, ids: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    if root.lowers.is_empty() || root.lowers.len() > LAYERS_MAX {
+        return Err(io::Error::other(format!("an image has 1 to {LAYERS_MAX} layers")));
+    }
+    let stage = dir.join(files::LAYERS).join(number.to_string());
+    let mut lowers = Vec::new();
+    for (depth, lower) in root.lowers.iter().enumerate() {
+        let place = stage.join(depth.to_string());
+        show_with_ids(lower, &place, ids)?;
+        if depth > 0 {
+            lowers.push(b':');
+        }
+        lowers.extend_from_slice(place.as_os_str().as_bytes());
+    }
+    let writable = stage.join("w");
+    show_with_ids(&root.writable, &writable, ids)?;
+    let context = |what: &'static str| move || format!("overlay {what}");
+    let overlay = Filesystem::open(c"overlay").context(context("open"))?;
+    overlay.set(c"lowerdir", &lowers).context(context("lowerdir"))?;
+    overlay.set(c"upperdir", writable.join("upper").as_os_str().as_bytes())?;
+    overlay.set(c"workdir", writable.join("work").as_os_str().as_bytes())?;
+    // A sandbox doesn't outlive the machine, so its files need not be written out on unmount.
+    overlay.flag(c"volatile").context(context("volatile"))?;
+    overlay.mount(libc::MOUNT_ATTR_NODEV).context(context("mount"))
+}
+
+/// Shows `source` at `place` with ids as seen from the sandbox.
+fn show_with_ids(source: &Path, place: &Path, ids: BorrowedFd<'_>) -> io::Result<()> {
+    let tree = mount::clone_tree(source, false)
+        .context(|| format!("opening the layer {}", source.display()))?;
+    mount::set_attributes(tree.as_fd(), Attributes { set: 0, id_map: Some(ids) }, false)
+        .context(|| format!("mapping ids of {}", source.display()))?;
+    mount::attach(tree.as_fd(), place).context(|| format!("attaching {}", place.display()))
+}
+
+/// Puts a folder from outside where the sandbox wants it. Links inside can't lead it elsewhere.
+pub(super) fn bind(top: &Path, bind: &Bind, first_id: u32, ids: BorrowedFd<'_>) -> io::Result<()> {
+    let doing = || format!("mounting a volume at {}", bind.target.display());
+    let root = crate::sys::open_path(top)?;
+    let file = std::fs::metadata(&bind.source).context(doing)?.is_file();
+    let target =
+        as_file_owner(first_id, || make_folder(root.as_fd(), &bind.target, file)).context(doing)?;
+    let tree = mount::clone_tree(&bind.source, false).context(doing)?;
+    let mut set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    if bind.read_only {
+        set |= libc::MOUNT_ATTR_RDONLY;
+    }
+    mount::set_attributes(tree.as_fd(), Attributes { set, id_map: Some(ids) }, false)
+        .context(doing)?;
+    mount::attach_at(tree.as_fd(), target.as_fd()).context(doing)
+}
+
+/// Opens `path` below `root`, making folders on the way and, if `file`, an empty file at the end.
+pub(super) fn make_folder(root: BorrowedFd<'_>, path: &Path, file: bool) -> io::Result<OwnedFd> {
+    let mut walked = PathBuf::from("/");
+    let mut here = root.try_clone_to_owned()?;
+    let parts: Vec<_> = path.components().filter_map(name_of).collect();
+    for (depth, part) in parts.iter().enumerate() {
+        walked.push(part);
+        let opened = crate::sys::open_in_root(root, &walked, libc::O_PATH);
+        here = match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let place = PathBuf::from(format!("/proc/self/fd/{}", here.as_raw_fd())).join(part);
+                if file && depth + 1 == parts.len() {
+                    std::fs::File::create_new(&place)?;
+                } else {
+                    std::fs::create_dir(&place)?;
+                }
+                crate::sys::open_in_root(root, &walked, libc::O_PATH)?
+            }
+            other => other?,
+        };
+    }
+    Ok(here)
+}
+
+fn name_of(component: std::path::Component<'_>) -> Option<std::ffi::OsString> {
+    match component {
+        std::path::Component::Normal(name) => Some(name.to_owned()),
+        _ => None,
+    }
+}
+
+/// Writes small files into the tree, following no link out of it.
+pub(super) fn write_files<'a>(
+    top: &Path,
+    files: impl Iterator<Item = (&'a String, &'a String)>,
+) -> io::Result<()> {
+    use std::io::Write;
+    let root = crate::sys::open_path(top)?;
+    for (path, content) in files {
+        let path = Path::new(path);
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
+        // An image without that folder has no use for the file.
+        let Ok(dir) = crate::sys::open_in_root(root.as_fd(), parent, libc::O_PATH) else {
+            continue;
+        };
+        let place = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
+        match std::fs::remove_file(&place) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = std::fs::File::create_new(&place)?;
+        file.write_all(content.as_bytes())
+            .context(|| format!("writing {} into the sandbox", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,356 @@
+//! The spawner's loop: requests in, sandboxes out, ends written down.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use super::identity::Identities;
+use super::launch::{self, Held, Starting};
+use super::oci;
+use crate::files::{read_json, write_json};
+use crate::net::{Cable, Router};
+use crate::protocol::{
+    Answer, Ended, GENERATION, Launch, Launched, Launcher, Request, SpawnerConfig, files,
+};
+use crate::sys::process;
+use crate::sys::socket::Poller;
+
+/// Token of the listening socket.
+const LISTENER: u64 = 0;
+/// Longest request: the environment of a sandbox is in it.
+const REQUEST_BYTES_MAX: usize = 8 << 20;
+/// Quiet time after which the next network is made ready.
+const IDLE_MS: i32 = 20;
+/// Orphans are collected at least this often.
+const TICK_MS: i32 = 2000;
+
+/// What a token stands for.
+enum Watched {
+    /// A client that has not finished its line.
+    Client(UnixStream, Vec<u8>),
+    /// A server that stays.
+    Attached(UnixStream),
+    /// A sandbox on its way.
+    Starting(Box<Pending>),
+    /// The first process of a sandbox.
+    Process(i32),
+}
+
+struct Pending {
+    client: UnixStream,
+    launch: Launch,
+    starting: Starting,
+}
+
+/// A sandbox that runs.
+struct Running {
+    dir: PathBuf,
+    held: Held,
+    launcher: Launcher,
+    pidfd: OwnedFd,
+}
+
+/// The loop and all it owns.
+pub(super) struct Spawner {
+    config: SpawnerConfig,
+    poller: Poller,
+    listener: UnixListener,
+    router: Router,
+    identities: Identities,
+    ready: Vec<Cable>,
+    /// Cable numbers of sandboxes that an earlier spawner started.
+    foreign_cables: BTreeSet<u32>,
+    watched: HashMap<u64, Watched>,
+    running: HashMap<i32, Running>,
+    next_token: u64,
+    ever_attached: bool,
+}
+
+impl Spawner {
+    pub(super) fn new(config: SpawnerConfig) -> io::Result<Self> {
+        let router = Router::start(config.network.clone(), &config.label)?;
+        let listener = inherited_listener()?;
+        listener.set_nonblocking(true)?;
+        let poller = Poller::new()?;
+        poller.add(listener.as_fd(), LISTENER)?;
+        let mut spawner = Self {
+            config,
+            poller,
+            listener,
+            router,
+            identities: Identities::default(),
+            ready: Vec::new(),
+            foreign_cables: BTreeSet::new(),
+            watched: HashMap::new(),
+            running: HashMap::new(),
+            next_token: LISTENER + 1,
+            ever_attached: false,
+        };
+        spawner.respect_earlier_sandboxes();
+        Ok(spawner)
+    }
+
+    /// Runs until nobody needs it.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        while self.is_needed() {
+            let timeout = if self.wants_network() { IDLE_MS } else { TICK_MS };
+            let ready = self.poller.wait(timeout)?;
+            if ready.is_empty() && self.wants_network() {
+                self.prepare_network();
+            }
+            for token in ready {
+                self.handle(token);
+            }
+            self.collect_ended();
+        }
+        self.router.stop()
+    }
+
+    fn is_needed(&self) -> bool {
+        !self.ever_attached || !self.watched.is_empty() || !self.running.is_empty()
+    }
+
+    fn wants_network(&self) -> bool {
+        self.ready.len() < self.config.ready_networks
+    }
+
+    /// Keeps away from ids and addresses of sandboxes that outlived their spawner.
+    fn respect_earlier_sandboxes(&mut self) {
+        let dirs = std::fs::read_dir(self.config.data_dir.join("sandboxes"));
+        for dir in dirs.into_iter().flatten().filter_map(Result::ok) {
+            if let Ok(launched) = read_json::<Launched>(&dir.path().join(files::LAUNCHED)) {
+                self.identities.reserve(launched.first_id);
+                self.foreign_cables.extend(launched.cable);
+            }
+        }
+    }
+
+    fn prepare_network(&mut self) {
+        match self.new_cable() {
+            Ok(cable) => self.ready.push(cable),
+            Err(error) => {
+                // Launches will meet the same error and report it; don't spin on it here.
+                log(&format!("preparing a network: {error}"));
+                self.config.ready_networks = self.ready.len();
+            }
+        }
+    }
+
+    fn new_cable(&mut self) -> io::Result<Cable> {
+        if !self.router.is_connected() {
+            return self.router.closed();
+        }
+        let used: BTreeSet<u32> = self
+            .running
+            .values()
+            .filter_map(|r| r.held.cable.number)
+            .chain(self.ready.iter().filter_map(|c| c.number))
+            .chain(self.foreign_cables.iter().copied())
+            .collect();
+        self.router.cable(|number| used.contains(&number))
+    }
+
+    fn watch(&mut self, what: Watched) -> io::Result<()> {
+        let token = self.next_token;
+        self.next_token += 1;
+        match &what {
+            Watched::Client(stream, _) | Watched::Attached(stream) => {
+                self.poller.add(stream.as_fd(), token)?;
+            }
+            Watched::Starting(pending) => {
+                self.poller.add(pending.starting.progress.as_fd(), token)?;
+            }
+            Watched::Process(pid) => {
+                if let Some(running) = self.running.get(pid) {
+                    self.poller.add(running.pidfd.as_fd(), token)?;
+                }
+            }
+        }
+        self.watched.insert(token, what);
+        Ok(())
+    }
+
+    fn handle(&mut self, token: u64) {
+        if token == LISTENER {
+            while let Ok((stream, _)) = self.listener.accept() {
+                let accepted = stream
+                    .set_nonblocking(true)
+                    .and_then(|()| self.watch(Watched::Client(stream, Vec::new())));
+                if let Err(error) = accepted {
+                    log(&format!("accepting a connection: {error}"));
+                }
+            }
+            return;
+        }
+        match self.watched.remove(&token) {
+            Some(Watched::Client(stream, line)) => self.read_request(token, stream, line),
+            // It says nothing more; what arrives is its end.
+            Some(Watched::Attached(stream)) => self.poller.remove(stream.as_fd()),
+            Some(Watched::Starting(pending)) => self.finish_start(*pending),
+            // Its end is collected below, with everybody's.
+            Some(Watched::Process(_)) | None => {}
+        }
+    }
+
+    fn read_request(&mut self, token: u64, mut stream: UnixStream, mut line: Vec<u8>) {
+        let mut chunk = [0; 65_536];
+        let ended = loop {
+            match stream.read(&mut chunk) {
+                Ok(0) => break true,
+                Ok(got) => line.extend_from_slice(&chunk[..got]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break false,
+                Err(_) => break true,
+            }
+            if line.ends_with(b"\n") || line.len() > REQUEST_BYTES_MAX {
+                break false;
+            }
+        };
+        if line.ends_with(b"\n") {
+            self.poller.remove(stream.as_fd());
+            self.obey(stream, &line);
+        } else if !ended && line.len() <= REQUEST_BYTES_MAX {
+            self.watched.insert(token, Watched::Client(stream, line));
+        }
+    }
+
+    fn obey(&mut self, stream: UnixStream, line: &[u8]) {
+        match serde_json::from_slice(line) {
+            Ok(Request::Attach) => {
+                self.ever_attached = true;
+                let pid = i32::try_from(std::process::id()).unwrap_or(-1);
+                answer(&stream, &Answer::Attached { generation: GENERATION, pid });
+                if let Err(error) = self.watch(Watched::Attached(stream)) {
+                    log(&format!("watching a server: {error}"));
+                }
+            }
+            Ok(Request::Launch(launch)) => self.launch(stream, *launch),
+            Err(error) => {
+                answer(&stream, &Answer::Failed { message: format!("bad request: {error}") });
+            }
+        }
+    }
+
+    fn launch(&mut self, client: UnixStream, launch: Launch) {
+        match self.start(&launch) {
+            Ok(starting) => {
+                let pending = Box::new(Pending { client, launch, starting });
+                if let Err(error) = self.watch(Watched::Starting(pending)) {
+                    log(&format!("watching a start: {error}"));
+                }
+            }
+            Err(error) => answer(&client, &Answer::Failed { message: error.to_string() }),
+        }
+    }
+
+    fn start(&mut self, launch: &Launch) -> io::Result<Starting> {
+        let cable = match (launch.network, self.ready.pop()) {
+            (true, Some(cable)) => cable,
+            (true, None) => self.new_cable()?,
+            (false, ready) => {
+                self.ready.extend(ready);
+                self.router.closed()?
+            }
+        };
+        let identity = self.identities.take()?;
+        let started = match &launch.launcher {
+            Launcher::Native => launch::native(launch, identity, cable),
+            Launcher::Oci { .. } => oci::start(&self.config, launch, identity, cable),
+        };
+        started.map_err(|(error, identity, _)| {
+            self.identities.give_back(identity);
+            error
+        })
+    }
+
+    fn finish_start(&mut self, pending: Pending) {
+        let Pending { client, launch, mut starting } = pending;
+        let mut said = String::new();
+        let heard = starting.progress.read_to_string(&mut said);
+        let outcome = match (heard, &launch.launcher) {
+            (Err(error), _) => Err(error.to_string()),
+            (Ok(_), _) if !said.is_empty() => Err(said),
+            (Ok(_), Launcher::Native) => Ok(()),
+            (Ok(_), Launcher::Oci { .. }) => oci::finish(&launch, &mut starting),
+        };
+        if let Err(message) = outcome {
+            self.identities.give_back(starting.resources.identity);
+            answer(&client, &Answer::Failed { message });
+            return;
+        }
+        let launched = Launched {
+            pid: starting.pid,
+            spawner: i32::try_from(std::process::id()).unwrap_or(-1),
+            log_fd: starting.resources.log.as_raw_fd(),
+            cable: starting.resources.cable.number,
+            first_id: starting.resources.identity.first_id,
+            launcher: launch.launcher.clone(),
+        };
+        let kept = write_json(&launch.dir.join(files::LAUNCHED), &launched);
+        let Starting { pid, pidfd, resources: held, .. } = starting;
+        let running = Running { dir: launch.dir, held, launcher: launch.launcher, pidfd };
+        self.running.insert(pid, running);
+        let watched = self.watch(Watched::Process(pid));
+        match kept.and(watched) {
+            Ok(()) => answer(&client, &Answer::Launched(launched)),
+            Err(error) => answer(&client, &Answer::Failed { message: error.to_string() }),
+        }
+    }
+
+    /// Writes down how ended sandboxes ended and takes back what they held.
+    fn collect_ended(&mut self) {
+        while let Some((pid, code)) = process::reap_any() {
+            let Some(running) = self.running.remove(&pid) else { continue };
+            self.watched.retain(|_, what| !matches!(what, Watched::Process(p) if *p == pid));
+            if running.dir.is_dir() {
+                keep_last_words(&running, code);
+            }
+            if let Launcher::Oci { program, .. } = &running.launcher {
+                oci::forget(&self.config, program, &running.dir);
+            }
+            self.identities.give_back(running.held.identity);
+        }
+    }
+}
+
+/// Keeps the log, then the exit code: whoever sees the code finds the log.
+fn keep_last_words(running: &Running, code: i32) {
+    let mut ring = Vec::new();
+    let mut file = std::fs::File::from(match running.held.log.try_clone() {
+        Ok(fd) => fd,
+        Err(error) => return log(&format!("reading a log: {error}")),
+    });
+    let kept = io::Seek::rewind(&mut file)
+        .and_then(|()| file.read_to_end(&mut ring))
+        .and_then(|_| {
+            std::fs::write(running.dir.join(files::LOG), crate::logs::from_ring(&ring).bytes)
+        })
+        .and_then(|()| write_json(&running.dir.join(files::EXIT), &Ended { code }));
+    if let Err(error) = kept {
+        log(&format!("keeping the end of {}: {error}", running.dir.display()));
+    }
+}
+
+fn answer(mut client: &UnixStream, answer: &Answer) {
+    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    line.push(b'\n');
+    // A client that went away asks again or lists what is there.
+    if let Err(error) = client.set_nonblocking(false).and_then(|()| client.write_all(&line)) {
+        log(&format!("answering: {error}"));
+    }
+}
+
+fn inherited_listener() -> io::Result<UnixListener> {
+    use std::io::IsTerminal;
+    if io::stdin().is_terminal() {
+        return Err(io::Error::other("standard input must be the listening socket"));
+    }
+    let fd = io::stdin().as_fd().try_clone_to_owned()?;
+    Ok(UnixListener::from(fd))
+}
+
+pub(super) fn log(message: &str) {
+    // Standard error is the spawner's log file.
+    let _unheard = writeln!(io::stderr(), "atoll spawner: {message}");
+}

@@ -1,0 +1,22 @@
+//! The server: configuration, one listener for every door, and an orderly end.
+
+mod app;
+mod banner;
+pub mod config;
+mod data_dir;
+mod error;
+mod layers;
+mod listener;
+mod logging;
+mod metrics;
+mod native;
+mod probes;
+mod server;
+mod shutdown;
+mod wiring;
+
+pub use config::Config;
+pub use error::ServeError;
+pub use logging::init_logging;
+pub use server::{Server, serve};
+pub use shutdown::signalled;

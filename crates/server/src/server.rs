@@ -1,0 +1,183 @@
+//! From a configuration to a listening server, and to its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use atoll_control::{Control, Keys};
+use atoll_core::TenantId;
+use atoll_engine::seam::WallClock;
+use atoll_engine::{Clock, Engine, EngineConfig};
+use atoll_opensandbox::lifecycle::{DoorConfig, DoorState, RouteSigner};
+use atoll_proxy::Proxy;
+use atoll_store::RedbStore;
+use axum::Router;
+use tokio::net::TcpListener;
+
+use crate::app::{self, App};
+use crate::banner::banner;
+use crate::config::Config;
+use crate::data_dir::DataDir;
+use crate::error::ServeError;
+use crate::listener::{self, Bounds};
+use crate::metrics::Metrics;
+use crate::wiring;
+
+/// The tenant of whoever holds the key in the data folder.
+const DEFAULT_TENANT: &str = "default";
+
+/// A server that listens; [`Server::run`] makes it answer.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    key: Option<String>,
+    router: Router,
+    bounds: Bounds,
+    engine: Engine,
+    draining: Arc<AtomicBool>,
+    _data: DataDir,
+}
+
+/// Serves until `stop`; prints nothing.
+///
+/// # Errors
+/// When it can't start.
+pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+    Server::bind(config).await?.run(stop).await;
+    Ok(())
+}
+
+/// Who may come in.
+struct Visitors {
+    keys: Keys,
+    tenants: Vec<TenantId>,
+    /// The key to show to the operator.
+    shown: Option<String>,
+}
+
+impl Server {
+    /// Locks the data folder, takes over the sandboxes in it, and listens.
+    ///
+    /// # Errors
+    /// When any of that fails; nothing is left locked or listening then.
+    pub async fn bind(config: Config) -> Result<Self, ServeError> {
+        config.check()?;
+        let data = DataDir::open(&config.data_dir)?;
+        let visitors = visitors(&config, &data, std::env::var("ATOLL_API_KEY").ok())?;
+        let signer = Arc::new(RouteSigner::new(data.signing_secret()?));
+        let listener = TcpListener::bind(config.listen).await.map_err(|source| {
+            ServeError::Listen { address: config.listen, source }
+        })?;
+        let address = listener.local_addr().map_err(|source| ServeError::Listen {
+            address: config.listen,
+            source,
+        })?;
+        let runtime = wiring::runtime(&config).await?;
+        let store = RedbStore::open(&data.path().join("records.redb")).map_err(ServeError::Store)?;
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let engine = Engine::start(engine_config(&config), runtime, Arc::new(store), clock.clone())
+            .await
+            .map_err(ServeError::Engine)?;
+        let control: Arc<dyn Control> = Arc::new(engine.clone());
+        let keys = Arc::new(visitors.keys);
+        let door = DoorState {
+            control: control.clone(),
+            keys: keys.clone(),
+            proxy: Proxy::new(control.clone()),
+            signer,
+            config: Arc::new(door_config(&config)),
+            now: Arc::new(move || clock.now()),
+        };
+        let draining = Arc::new(AtomicBool::new(false));
+        let app = App {
+            control,
+            engine: engine.clone(),
+            keys,
+            tenants: Arc::new(visitors.tenants),
+            metrics: Arc::new(Metrics::default()),
+            draining: draining.clone(),
+        };
+        let router = app::router(app, door);
+        let bounds = Bounds {
+            connections_max: config.limits.connections_max,
+            header_time_max: Duration::from_secs(config.limits.header_seconds_max),
+            drain_time_max: Duration::from_secs(config.limits.drain_seconds),
+        };
+        let key = visitors.shown;
+        Ok(Self { listener, address, key, router, bounds, engine, draining, _data: data })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What to tell the operator: the address, the key, and lines to paste.
+    pub fn banner(&self) -> String {
+        banner(self.address, self.key.as_deref())
+    }
+
+    /// Answers until `stop`, then finishes what is under way. Sandboxes go on running.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let draining = self.draining;
+        let stop = async {
+            stop.await;
+            tracing::info!("stopping; sandboxes go on running");
+            draining.store(true, Relaxed);
+        };
+        listener::run(self.listener, self.router, self.bounds, stop).await;
+        self.engine.shutdown().await;
+    }
+}
+
+fn visitors(
+    config: &Config,
+    data: &DataDir,
+    from_environment: Option<String>,
+) -> Result<Visitors, ServeError> {
+    let default = TenantId::parse(DEFAULT_TENANT).expect("the default tenant's name is an id");
+    let mut visitors = Visitors { keys: Keys::new(), tenants: Vec::new(), shown: None };
+    for tenant in &config.tenants {
+        let id = TenantId::parse(&tenant.name).expect("the configuration was checked");
+        for key in &tenant.keys {
+            visitors.keys.insert(key, id.clone());
+        }
+        visitors.tenants.push(id);
+    }
+    visitors.shown = match from_environment.filter(|key| !key.is_empty()) {
+        Some(key) if key.len() < 16 || !key.bytes().all(|b| b.is_ascii_graphic()) => {
+            return Err(ServeError::BadKey);
+        }
+        Some(key) => Some(key),
+        None if config.tenants.is_empty() => Some(data.api_key()?),
+        None => None,
+    };
+    if let Some(key) = &visitors.shown {
+        visitors.keys.insert(key, default.clone());
+        if !visitors.tenants.contains(&default) {
+            visitors.tenants.push(default);
+        }
+    }
+    Ok(visitors)
+}
+
+fn engine_config(config: &Config) -> EngineConfig {
+    EngineConfig {
+        actions_at_once: config.limits.actions_at_once,
+        sandboxes_per_tenant_max: config.limits.sandboxes_per_tenant_max,
+        snapshots_per_tenant_max: config.limits.snapshots_per_tenant_max,
+        ..EngineConfig::default()
+    }
+}
+
+fn door_config(config: &Config) -> DoorConfig {
+    DoorConfig {
+        public_host: config.public_host.clone(),
+        timeout_min: Duration::from_secs(config.limits.timeout_seconds_min),
+        timeout_max: Duration::from_secs(config.limits.timeout_seconds_max),
+        allow_no_expiry: config.limits.allow_no_expiry,
+        create_wait: Duration::from_secs(config.limits.create_wait_seconds),
+        allowed_host_paths: config.runtime.allowed_host_paths.clone(),
+    }
+}

@@ -1,0 +1,174 @@
+//! The store over redb: one transaction per commit.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use atoll_engine::seam::{Change, Loaded, Store, StoreError};
+use redb::backends::InMemoryBackend;
+use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
+
+use crate::record;
+
+const SANDBOXES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sandboxes");
+const SNAPSHOTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("snapshots");
+
+/// Keeps records in one file, or in memory for tests and trials.
+#[derive(Clone)]
+pub struct RedbStore(Arc<Database>);
+
+fn failed(doing: &'static str) -> impl FnOnce(redb::Error) -> StoreError {
+    move |error| StoreError { doing, cause: error.to_string() }
+}
+
+impl RedbStore {
+    /// Opens the file at `path` and makes it when it isn't there.
+    ///
+    /// # Errors
+    /// When the file can't be opened, is damaged, or another server has it open.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let database = Database::create(path).map_err(|error| StoreError {
+            doing: "opening the file of records",
+            cause: format!("{}: {error}", path.display()),
+        })?;
+        Self::with(database)
+    }
+
+    /// A store that ends with the process.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let database = Database::builder()
+            .create_with_backend(InMemoryBackend::new())
+            .map_err(|error| failed("making records in memory")(error.into()))?;
+        Self::with(database)
+    }
+
+    /// Makes the tables, so that later reads always find them.
+    fn with(database: Database) -> Result<Self, StoreError> {
+        let store = Self(Arc::new(database));
+        store.write(Vec::new()).map_err(failed("making the tables of records"))?;
+        Ok(store)
+    }
+
+    fn write(&self, changes: Vec<Encoded>) -> Result<(), redb::Error> {
+        let transaction = self.0.begin_write()?;
+        {
+            let mut sandboxes = transaction.open_table(SANDBOXES)?;
+            let mut snapshots = transaction.open_table(SNAPSHOTS)?;
+            for Encoded { kind, id, bytes } in changes {
+                let table = match kind {
+                    Kind::Sandbox => &mut sandboxes,
+                    Kind::Snapshot => &mut snapshots,
+                };
+                put(table, &id, bytes)?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Loaded, StoreError> {
+        let doing = "reading records";
+        let rows = |table| self.rows(table).map_err(failed(doing));
+        let named = |id: &str, cause: String| StoreError { doing, cause: format!("{id}: {cause}") };
+        let mut loaded = Loaded::default();
+        for (id, bytes) in rows(SANDBOXES)? {
+            let sandbox = record::sandbox_from_bytes(&bytes);
+            loaded.sandboxes.push(sandbox.map_err(|e| named(&format!("sandbox {id}"), e))?);
+        }
+        for (id, bytes) in rows(SNAPSHOTS)? {
+            let snapshot = record::snapshot_from_bytes(&bytes);
+            loaded.snapshots.push(snapshot.map_err(|e| named(&format!("snapshot {id}"), e))?);
+        }
+        Ok(loaded)
+    }
+
+    fn rows(
+        &self,
+        table: TableDefinition<'_, &str, &[u8]>,
+    ) -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
+        let transaction = self.0.begin_read()?;
+        let table = transaction.open_table(table)?;
+        let mut rows = Vec::new();
+        for row in table.iter()? {
+            let (id, bytes) = row?;
+            rows.push((id.value().to_owned(), bytes.value().to_owned()));
+        }
+        Ok(rows)
+    }
+}
+
+fn put(
+    table: &mut Table<'_, &str, &[u8]>,
+    id: &str,
+    bytes: Option<Vec<u8>>,
+) -> Result<(), redb::Error> {
+    match bytes {
+        Some(bytes) => table.insert(id, bytes.as_slice())?,
+        None => table.remove(id)?,
+    };
+    Ok(())
+}
+
+enum Kind {
+    Sandbox,
+    Snapshot,
+}
+
+/// A change ready to be written; no bytes: forget it.
+struct Encoded {
+    kind: Kind,
+    id: String,
+    bytes: Option<Vec<u8>>,
+}
+
+fn encode(change: Change) -> Result<Encoded, StoreError> {
+    let failed = |id: &str, error: serde_json::Error| StoreError {
+        doing: "encoding a record",
+        cause: format!("{id}: {error}"),
+    };
+    let (kind, id, bytes) = match change {
+        Change::PutSandbox(sandbox) => {
+            let id = sandbox.id.to_string();
+            let bytes = record::sandbox_to_bytes(&sandbox).map_err(|e| failed(&id, e))?;
+            (Kind::Sandbox, id, Some(bytes))
+        }
+        Change::DropSandbox(id) => (Kind::Sandbox, id.to_string(), None),
+        Change::PutSnapshot(snapshot) => {
+            let id = snapshot.id.to_string();
+            let bytes = record::snapshot_to_bytes(&snapshot).map_err(|e| failed(&id, e))?;
+            (Kind::Snapshot, id, Some(bytes))
+        }
+        Change::DropSnapshot(id) => (Kind::Snapshot, id.to_string(), None),
+    };
+    Ok(Encoded { kind, id, bytes })
+}
+
+/// Waiting for the disk happens on a thread that may wait.
+async fn blocking<T: Send + 'static>(
+    doing: &'static str,
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(StoreError { doing, cause: error.to_string() }))
+}
+
+#[async_trait]
+impl Store for RedbStore {
+    async fn load(&self) -> Result<Loaded, StoreError> {
+        let store = self.clone();
+        blocking("reading records", move || store.read()).await
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        let store = self.clone();
+        blocking("writing records", move || {
+            let encoded = changes.into_iter().map(encode).collect::<Result<_, _>>()?;
+            store.write(encoded).map_err(failed("writing records"))
+        })
+        .await
+    }
+}
