@@ -23,15 +23,21 @@ pub(crate) fn release() -> Result<Programs> {
     Ok(Programs { atoll: folder.join("atoll"), agent })
 }
 
-/// A quickly built server with the agent that ships.
+/// A quickly built server beside the agent that ships. In a folder of their own, because cargo
+/// puts an agent that is not static beside the server when tests are built.
 pub(crate) fn for_tests() -> Result<Programs> {
     run(cargo().args(["build", "--package", "atoll-cli"]))?;
-    Ok(Programs { atoll: target().join("debug/atoll"), agent: static_agent()? })
+    let folder = target().join("test-programs");
+    std::fs::create_dir_all(&folder).context("can't create target/test-programs")?;
+    let programs = Programs { atoll: folder.join("atoll"), agent: folder.join("atoll-agent") };
+    replace(&target().join("debug/atoll"), &programs.atoll)?;
+    replace(&static_agent()?, &programs.agent)?;
+    Ok(programs)
 }
 
 /// The agent must run in any image, so it is linked statically. Naming the target keeps the flag
 /// away from build scripts and gives it a folder that other builds don't overwrite.
-pub(crate) fn static_agent() -> Result<PathBuf> {
+fn static_agent() -> Result<PathBuf> {
     let triple = host_triple()?;
     let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     flags.push_str(" -C target-feature=+crt-static");

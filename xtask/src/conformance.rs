@@ -92,7 +92,7 @@ allow_no_expiry = true
 allowed_host_paths = ["{}"]
 
 [runtime.network]
-mode = "isolated"
+uplink = "none"
 "#,
         keys[0],
         keys[1],

@@ -51,7 +51,12 @@ impl Entrypoint {
     }
 
     /// Asks it to stop, and waits; nothing when it takes longer than `grace`.
-    pub(crate) async fn stop(&mut self, reaper: &Reaper, signal: i32, grace: Duration) -> Option<u8> {
+    pub(crate) async fn stop(
+        &mut self,
+        reaper: &Reaper,
+        signal: i32,
+        grace: Duration,
+    ) -> Option<u8> {
         reaper.signal_group(self.pid, signal);
         timeout(grace, self.ended()).await.ok()
     }

@@ -7,8 +7,8 @@
 mod config;
 mod entrypoint;
 mod logs;
-mod serve;
 mod sandbox;
+mod serve;
 
 use anyhow::{Context, Result, bail};
 use std::{io::Write, process::ExitCode};

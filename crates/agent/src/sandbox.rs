@@ -2,13 +2,7 @@
 
 use crate::{config::Config, entrypoint::Entrypoint, logs};
 use anyhow::{Context, Result};
-use atoll_guest::{
-    Guest, Options, Role,
-    accounts::Accounts,
-    process::Reaper,
-    ring::Ring,
-    sys,
-};
+use atoll_guest::{Guest, Options, Role, accounts::Accounts, process::Reaper, ring::Ring, sys};
 use std::{
     fs::File,
     io::Read,
@@ -48,7 +42,10 @@ impl Inherited {
         let socket = socket.context("descriptor 3 is not open")?;
         let mut text = String::new();
         let source = File::from(config.context("descriptor 4 is not open")?);
-        source.take(CONFIG_BYTES_MAX).read_to_string(&mut text).context("cannot read descriptor 4")?;
+        source
+            .take(CONFIG_BYTES_MAX)
+            .read_to_string(&mut text)
+            .context("cannot read descriptor 4")?;
         let config = serde_json::from_str(&text).context("the configuration is not valid")?;
         Ok(Self { socket, config, log })
     }
@@ -87,7 +84,8 @@ async fn live(socket: OwnedFd, config: Config, log: &Arc<Ring>) -> Result<u8> {
     let guest = Guest::with_reaper(reaper.clone(), options);
     let listener = StdListener::from(socket);
     listener.set_nonblocking(true)?;
-    let app = atoll_opensandbox::guest::router(Arc::clone(&guest)).merge(logs::router(Arc::clone(log)));
+    let app =
+        atoll_opensandbox::guest::router(Arc::clone(&guest)).merge(logs::router(Arc::clone(log)));
     let serving = axum::serve(UnixListener::from_std(listener)?, app);
     let server = tokio::spawn(async move { serving.await });
     if config.entrypoint.is_empty() {

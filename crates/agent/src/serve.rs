@@ -19,7 +19,8 @@ fn announce(place: &str) -> Result<()> {
 
 /// Serves on a TCP address, port 0 for any.
 pub(crate) async fn on_address(address: &str) -> Result<u8> {
-    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    let listener =
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     announce(&listener.local_addr()?.to_string())?;
     // Without this the last small frame of a stream may wait for an acknowledgement.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -55,7 +56,7 @@ pub(crate) enum Command {
 pub(crate) struct Serve {
     /// Address and port; port 0 takes a free one. Overrides the configuration.
     #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<String>,
+    pub listen: Option<SocketAddr>,
     /// Configuration file (TOML).
     #[arg(long, env = "ATOLL_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -25,7 +25,8 @@ const KEY_HEADER: &str = "OPEN-SANDBOX-API-KEY";
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Longest answer that is read whole.
 const BODY_BYTES_MAX: usize = 32 << 20;
-/// The server's own limit.
+/// The server's own limits.
+const LOG_BYTES_MAX: usize = 4 << 20;
 const PAGE_SIZE: usize = 200;
 
 /// Speaks to one server as one tenant.
@@ -114,11 +115,11 @@ impl Client {
         self.send(self.request(Method::DELETE, &path)).await.map(|_| ())
     }
 
-    /// What its entrypoint printed.
-    pub(crate) async fn logs(&self, id: &str, tail: Option<usize>) -> Result<Response, Error> {
-        let tail = tail.map(|lines| format!("?tail={lines}")).unwrap_or_default();
-        let path = format!("/atoll{}{tail}", sandbox_path(id, "/logs")?);
-        self.send(self.request(Method::GET, &path)).await
+    /// What its entrypoint printed, as far as it is kept.
+    pub(crate) async fn logs(&self, id: &str) -> Result<Vec<u8>, Error> {
+        let path = format!("/atoll{}?tail={LOG_BYTES_MAX}", sandbox_path(id, "/logs")?);
+        let response = self.send(self.request(Method::GET, &path)).await?;
+        read_bounded(response).await.map_err(|_| Error::CutOff)
     }
 
     /// The base URL of a sandbox's agent, through the server.

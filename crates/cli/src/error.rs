@@ -63,8 +63,8 @@ pub(crate) enum Error {
     #[error("can't watch for signals: {0}")]
     Signals(std::io::Error),
     /// The server can't run.
-    #[error("{0}")]
-    Serve(String),
+    #[error(transparent)]
+    Serve(#[from] atoll_server::ServeError),
     /// Several of the things asked for failed; each was reported.
     #[error("{failed} of {asked} failed")]
     Some {
@@ -97,6 +97,11 @@ impl Error {
         }
     }
 
+    /// Fine when the reader has gone.
+    pub(crate) fn unless_broken_pipe(self) -> Result<(), Self> {
+        if self.is_broken_pipe() { Ok(()) } else { Err(self) }
+    }
+
     fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == ErrorKind::BrokenPipe)
     }
@@ -127,7 +132,7 @@ impl Error {
             Self::Refused { status: 404, code, .. } if code.ends_with("SANDBOX_NOT_FOUND") => {
                 Some("`atoll ls` shows the sandboxes of this key")
             }
-            Self::Refused { status: 404 | 405, .. } | Self::Garbled { .. } => {
+            Self::Refused { status: 405, .. } | Self::Garbled { .. } => {
                 Some("is this an Atoll server of the same version? `atoll --version`")
             }
             Self::Refused { status: 409, .. } => Some("`atoll get ID` shows its state and why"),

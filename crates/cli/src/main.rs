@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     match arguments.command {
-        Command::Serve(options) => serve::run(options).await,
+        Command::Serve(options) => serve::run(options, arguments.connection.data_dir).await,
         Command::Doctor => doctor::run(arguments.output),
         Command::Verb(verb) => verb::run(verb, &arguments.connection, arguments.output).await,
     }

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use atoll_core::{RegistryAuth, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId, Timestamp};
+use atoll_core::{
+    RegistryAuth, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId, Timestamp,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::EngineConfig;

@@ -33,7 +33,9 @@ impl Default for EngineConfig {
 
 /// A source of random bytes, so that a test can repeat a run.
 #[derive(Clone)]
-pub struct Random(Arc<dyn Fn(&mut [u8]) + Send + Sync>);
+pub struct Random(Arc<Fill>);
+
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
 impl Random {
     /// The operating system's.

@@ -138,5 +138,6 @@ impl View {
 
 fn matches(filter: &Filter, sandbox: &Sandbox) -> bool {
     let phase = filter.phases.is_empty() || filter.phases.contains(&sandbox.life.phase());
-    phase && filter.metadata.iter().all(|(key, value)| sandbox.spec.metadata.get(key) == Some(value))
+    phase
+        && filter.metadata.iter().all(|(key, value)| sandbox.spec.metadata.get(key) == Some(value))
 }

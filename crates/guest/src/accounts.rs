@@ -90,7 +90,10 @@ impl Accounts {
             return Ok(user.uid);
         }
         parse_id(text).ok_or_else(|| {
-            Error::invalid("owner", format!("no user {text:?} in /etc/passwd; use a name from it or a number"))
+            Error::invalid(
+                "owner",
+                format!("no user {text:?} in /etc/passwd; use a name from it or a number"),
+            )
         })
     }
 
@@ -100,7 +103,10 @@ impl Accounts {
             return Ok(gid);
         }
         parse_id(text).ok_or_else(|| {
-            Error::invalid("group", format!("no group {text:?} in /etc/group; use a name from it or a number"))
+            Error::invalid(
+                "group",
+                format!("no group {text:?} in /etc/group; use a name from it or a number"),
+            )
         })
     }
 

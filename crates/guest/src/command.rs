@@ -94,7 +94,8 @@ impl Commands {
     /// that ended with 126 or 127, as in a shell; a bad request is an error.
     pub async fn run(&self, request: Request) -> Result<Running> {
         let (sender, output) = mpsc::channel(OUTPUT_QUEUE);
-        let id = self.start(request, Wiring::Split(Input::Null), |_| Ok(Sink::Live(sender))).await?;
+        let id =
+            self.start(request, Wiring::Split(Input::Null), |_| Ok(Sink::Live(sender))).await?;
         Ok(Running { id, output })
     }
 
@@ -179,10 +180,15 @@ impl Commands {
     /// The output of a background command from byte `cursor` on, and the next cursor.
     pub async fn log(&self, id: &str, cursor: u64) -> Result<(Vec<u8>, u64)> {
         let log = self.find(id)?.log().ok_or_else(|| {
-            Error::invalid("id", format!("command {id} has no log; only background commands do, for a while"))
+            Error::invalid(
+                "id",
+                format!("command {id} has no log; only background commands do, for a while"),
+            )
         })?;
         self.shared
-            .file_blocking(move || log.since(cursor).map_err(Error::system("read the command's log")))
+            .file_blocking(move || {
+                log.since(cursor).map_err(Error::system("read the command's log"))
+            })
             .await
     }
 

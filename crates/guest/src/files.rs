@@ -8,7 +8,9 @@ mod read;
 mod replace;
 mod write;
 
-pub use change::{Permissions, mode_from_digits, mode_to_digits, remove_file, rename, set_permissions};
+pub use change::{
+    Permissions, mode_from_digits, mode_to_digits, remove_file, rename, set_permissions,
+};
 pub use directory::{list, make_directory, remove_directory, search};
 pub use glob::Pattern;
 pub use read::{Download, lines, open};

@@ -82,7 +82,9 @@ fn labelled(text: &str, label: &str) -> Option<u64> {
 }
 
 fn cpu_time(root: &Path) -> Option<Duration> {
-    let v2 = || labelled(&read(root, "sys/fs/cgroup/cpu.stat")?, "usage_usec ").map(Duration::from_micros);
+    let v2 = || {
+        labelled(&read(root, "sys/fs/cgroup/cpu.stat")?, "usage_usec ").map(Duration::from_micros)
+    };
     let v1 = || number(root, "sys/fs/cgroup/cpuacct/cpuacct.usage").map(Duration::from_nanos);
     v2().or_else(v1).or_else(|| host_cpu_time(&read(root, "proc/stat")?))
 }
@@ -120,7 +122,8 @@ fn memory(root: &Path) -> (u64, u64) {
         .or_else(|| number(root, "sys/fs/cgroup/memory/memory.limit_in_bytes"))
         .filter(|limit| *limit < LIMIT_BYTES_MAX);
     let total = limit.map_or(host_total, |limit| limit.min(host_total));
-    let used = cgroup_memory(root).unwrap_or_else(|| host_total.saturating_sub(host("MemAvailable:")));
+    let used =
+        cgroup_memory(root).unwrap_or_else(|| host_total.saturating_sub(host("MemAvailable:")));
     (total.max(1), used.clamp(1, total.max(1)))
 }
 

@@ -102,6 +102,8 @@ pub struct Attachment {
     terminal: Arc<Terminal>,
     number: u64,
     position: u64,
+    /// What was printed before this client came; the rest it sees live.
+    replay_end: u64,
     changed: watch::Receiver<u64>,
 }
 
@@ -197,11 +199,12 @@ impl Terminal {
         }
         state.attachments += 1;
         let (number, position) = (state.attachments, state.history.clamp(since.unwrap_or(0)));
+        let replay_end = state.history.total();
         state.client = Some((number, position));
         drop(state);
         self.wake();
         let changed = self.changed.subscribe();
-        Ok(Attachment { terminal: Arc::clone(self), number, position, changed })
+        Ok(Attachment { terminal: Arc::clone(self), number, position, replay_end, changed })
     }
 
     async fn start(self: &Arc<Self>, mode: Mode) -> Result<()> {
@@ -275,7 +278,9 @@ impl Terminal {
         let gone = || Error::NotRunning { kind: "terminal", id: self.id.clone() };
         let process = self.process().ok_or_else(gone)?;
         match process.input.foreground_group() {
-            Some(group) => sys::signal_group(group, signal).map_err(Error::system("signal the job")),
+            Some(group) => {
+                sys::signal_group(group, signal).map_err(Error::system("signal the job"))
+            }
             None => {
                 let sent = self.shared.reaper.signal_group(process.pid, signal);
                 sent.then_some(()).ok_or_else(gone)
@@ -329,9 +334,10 @@ impl Attachment {
         self.position
     }
 
-    /// Everything printed up to now and not shown yet, with the position it begins at.
+    /// Everything printed before the client attached, with the position it begins at.
     pub fn replay(&mut self) -> (u64, Vec<u8>) {
-        let (start, bytes) = self.terminal.state().history.since(self.position);
+        let (start, mut bytes) = self.terminal.state().history.since(self.position);
+        bytes.truncate(self.replay_end.saturating_sub(start) as usize);
         self.advance(start + bytes.len() as u64);
         (start, bytes)
     }
@@ -356,7 +362,8 @@ impl Attachment {
                 Some((number, _)) if number == self.number => {}
                 _ => return Some(Next::Replaced),
             }
-            let end = if state.closed { Some(Next::Closed) } else { state.exit_code.map(Next::Ended) };
+            let end =
+                if state.closed { Some(Next::Closed) } else { state.exit_code.map(Next::Ended) };
             (state.history.piece(self.position), end)
         };
         let Some(piece) = piece else { return end };

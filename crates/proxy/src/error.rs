@@ -25,6 +25,10 @@ pub enum ProxyError {
 impl ProxyError {
     /// Sorts an answer of `Control::connect`.
     pub(crate) fn connecting(error: Error) -> Self {
-        if error.kind() == ErrorKind::Unavailable { Self::Closed(error) } else { Self::Refused(error) }
+        if error.kind() == ErrorKind::Unavailable {
+            Self::Closed(error)
+        } else {
+            Self::Refused(error)
+        }
     }
 }

@@ -201,8 +201,9 @@ fn outbound(
     let (parts, body) = request.into_parts();
     let host = match target.port {
         Port::Agent => HeaderValue::from_static("localhost"),
-        Port::Tcp(port) => HeaderValue::try_from(format!("localhost:{port}"))
-            .expect("a number is a header value"),
+        Port::Tcp(port) => {
+            HeaderValue::try_from(format!("localhost:{port}")).expect("a number is a header value")
+        }
     };
     let mut outbound = Request::builder()
         .method(parts.method)

@@ -39,11 +39,8 @@ const FORWARDED: [HeaderName; 5] = [
 ];
 
 /// What may repeat the caller's API key: the Go SDK puts it in the last one.
-const CREDENTIALS: [HeaderName; 3] = [
-    header::AUTHORIZATION,
-    header::COOKIE,
-    HeaderName::from_static("x-execd-access-token"),
-];
+const CREDENTIALS: [HeaderName; 3] =
+    [header::AUTHORIZATION, header::COOKIE, HeaderName::from_static("x-execd-access-token")];
 
 /// The protocol a request wants to change to, if it wants to.
 pub(crate) fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
@@ -125,9 +122,7 @@ mod tests {
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs
             .iter()
-            .map(|(name, value)| {
-                (HeaderName::from_static(name), HeaderValue::from_static(value))
-            })
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect()
     }
 

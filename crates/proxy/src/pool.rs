@@ -33,6 +33,8 @@ pub(crate) struct Pool(Arc<Mutex<HashMap<SandboxId, Known>>>);
 struct Known {
     tenant: TenantId,
     idle: Vec<(Link, Instant)>,
+    /// A task watches over `idle`.
+    watched: bool,
 }
 
 impl Pool {
@@ -46,7 +48,10 @@ impl Pool {
             known.retain(|_, known| known.is_fresh());
         }
         if known.len() < SANDBOXES_MAX {
-            known.insert(id.clone(), Known { tenant: tenant.clone(), idle: Vec::new() });
+            known.insert(
+                id.clone(),
+                Known { tenant: tenant.clone(), idle: Vec::new(), watched: false },
+            );
         }
     }
 
@@ -80,29 +85,34 @@ impl Pool {
             if !matches!(rested, Ok(true)) {
                 return;
             }
-            let since = Instant::now();
-            if !self.store(&id, link, since) {
-                return;
+            if self.store(&id, link) {
+                self.watch(&id).await;
             }
-            tokio::time::sleep(IDLE_TIME_MAX).await;
-            self.expire(&id, since);
         });
     }
 
-    fn store(&self, id: &SandboxId, link: Link, since: Instant) -> bool {
+    /// True when the caller shall watch over this sandbox's idle connections.
+    fn store(&self, id: &SandboxId, link: Link) -> bool {
         let mut known = self.lock();
         let Some(known) = known.get_mut(id) else { return false };
-        let fits = known.idle.len() < IDLE_PER_SANDBOX_MAX;
-        if fits {
-            known.idle.push((link, since));
+        if known.idle.len() >= IDLE_PER_SANDBOX_MAX {
+            return false;
         }
-        fits
+        known.idle.push((link, Instant::now()));
+        !std::mem::replace(&mut known.watched, true)
     }
 
-    /// Closes what has been idle since `since` or longer.
-    fn expire(&self, id: &SandboxId, since: Instant) {
-        if let Some(known) = self.lock().get_mut(id) {
-            known.idle.retain(|(_, idle_since)| *idle_since > since);
+    /// Closes connections that have been idle for long, until none is left.
+    async fn watch(&self, id: &SandboxId) {
+        loop {
+            tokio::time::sleep(IDLE_TIME_MAX).await;
+            let mut known = self.lock();
+            let Some(known) = known.get_mut(id) else { return };
+            known.idle.retain(|(_, since)| since.elapsed() < IDLE_TIME_MAX);
+            if known.idle.is_empty() {
+                known.watched = false;
+                return;
+            }
         }
     }
 

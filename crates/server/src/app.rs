@@ -27,16 +27,17 @@ pub(crate) struct App {
 
 /// The whole URL space behind one listener.
 pub(crate) fn router(app: App, door: DoorState) -> Router {
+    let metrics = app.metrics.clone();
     Router::new()
         .merge(lifecycle::router(door.clone()))
         .merge(native::router(app.clone()))
-        .merge(probes::router(app.clone()))
+        .merge(probes::router(app))
         .fallback(layers::no_route)
         .method_not_allowed_fallback(layers::wrong_method)
         // From here on, later means further outside.
         .layer(from_fn_with_state(door, lifecycle::ingress))
         .layer(from_fn(layers::cors))
-        .layer(from_fn_with_state(app.clone(), layers::catch_panic))
-        .layer(from_fn_with_state(app, layers::count))
+        .layer(from_fn_with_state(metrics.clone(), layers::catch_panic))
+        .layer(from_fn_with_state(metrics, layers::count))
         .layer(from_fn(layers::request_id))
 }

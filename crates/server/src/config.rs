@@ -104,8 +104,10 @@ pub struct Runtime {
     pub kind: RuntimeKind,
     /// Launcher of sandboxes that ask for none: `native`, or a name in `oci`. Default `native`.
     pub isolation: String,
-    /// OCI runtime programs by name, such as `runc = "/usr/sbin/runc"`.
-    pub oci: BTreeMap<String, PathBuf>,
+    /// OCI runtime programs that sandboxes may be started with. Default `runc` and `crun`.
+    pub oci: Vec<String>,
+    /// The static `atoll-agent` program. Default: beside the server's own program.
+    pub agent: Option<PathBuf>,
     /// Folders of this machine below which clients may mount volumes. Default none.
     pub allowed_host_paths: Vec<PathBuf>,
     /// What sandboxes can reach.
@@ -166,7 +168,8 @@ impl Config {
     /// # Errors
     /// As [`Config::read`].
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text).map_err(|error| ConfigError::Parse(error.into()))?;
+        let config: Self =
+            toml::from_str(text).map_err(|error| ConfigError::Parse(error.into()))?;
         config.check()?;
         Ok(config)
     }
@@ -216,7 +219,8 @@ impl Default for Runtime {
         Self {
             kind: RuntimeKind::default(),
             isolation: "native".to_owned(),
-            oci: BTreeMap::new(),
+            oci: vec!["runc".to_owned(), "crun".to_owned()],
+            agent: None,
             allowed_host_paths: Vec::new(),
             network: Network::default(),
         }

@@ -36,8 +36,11 @@ pub enum ServeError {
     #[error("the engine can't start")]
     Engine(#[source] atoll_core::Error),
     /// The runtime can't work here.
-    #[error("the runtime can't start: {0}")]
-    Runtime(String),
+    #[error("the runtime can't start")]
+    Runtime(#[source] atoll_runtime_local::StartError),
+    /// The server's own program, which is also the spawner, can't be found.
+    #[error("the path of this program can't be found")]
+    Program(#[source] std::io::Error),
     /// The address can't be listened on.
     #[error("can't listen on {address}; is another program using it?")]
     Listen {

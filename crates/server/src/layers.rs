@@ -1,6 +1,7 @@
 //! What happens to every request, whichever door it goes to.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -12,8 +13,8 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::data_dir::random_hex;
+use crate::metrics::Metrics;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS_MAX: usize = 128;
@@ -38,14 +39,18 @@ fn is_plain(id: &HeaderValue) -> bool {
 }
 
 /// Counts answers, and times creations.
-pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn count(
+    State(metrics): State<Arc<Metrics>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let door = door_of(request.uri().path());
     let creates = request.method() == Method::POST && request.uri().path() == "/v1/sandboxes";
     let began = Instant::now();
     let response = next.run(request).await;
-    app.metrics.answered(door, response.status().as_u16());
+    metrics.answered(door, response.status().as_u16());
     if creates && response.status() == StatusCode::ACCEPTED {
-        app.metrics.created(began.elapsed());
+        metrics.created(began.elapsed());
     }
     response
 }
@@ -53,9 +58,8 @@ pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) 
 fn door_of(path: &str) -> &'static str {
     let mut parts = path.split('/').skip(1);
     match (parts.next(), parts.next(), parts.nth(1)) {
-        (Some("v1"), Some("route" | "signed"), _) | (Some("v1"), Some("sandboxes"), Some("proxy")) => {
-            "data"
-        }
+        (Some("v1"), Some("route" | "signed"), _)
+        | (Some("v1"), Some("sandboxes"), Some("proxy")) => "data",
         (Some("v1"), _, _) => "opensandbox",
         (Some("atoll"), _, _) => "native",
         _ => "other",
@@ -63,12 +67,16 @@ fn door_of(path: &str) -> &'static str {
 }
 
 /// A bug in one request is that request's answer, and nobody else's business.
-pub(crate) async fn catch_panic(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn catch_panic(
+    State(metrics): State<Arc<Metrics>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path().to_owned();
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
-            app.metrics.panicked();
+            metrics.panicked();
             tracing::error!(door = door_of(&path), "a request handler panicked");
             answer(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -90,13 +98,13 @@ pub(crate) async fn cors(request: Request, next: Next) -> Response {
     let asked = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = if is_preflight && !is_data {
-        preflight(asked)
-    } else {
-        next.run(request).await
-    };
+    let mut response =
+        if is_preflight && !is_data { preflight(asked) } else { next.run(request).await };
     let headers = response.headers_mut();
-    if is_data && headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+    if is_data {
+        // Whoever knows the way into a sandbox may read it; cookies are no way in.
+        let anyone = HeaderValue::from_static("*");
+        headers.entry(header::ACCESS_CONTROL_ALLOW_ORIGIN).or_insert(anyone);
         return response;
     }
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -143,7 +151,34 @@ fn answer(status: StatusCode, code: &str, message: &str, detail: Option<&str>) -
 
 #[cfg(test)]
 mod tests {
-    use super::door_of;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use axum::Router;
+    use axum::body::Body;
+    use axum::http::{Request, StatusCode};
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use tower::ServiceExt as _;
+
+    use super::{catch_panic, door_of};
+    use crate::metrics::Metrics;
+
+    #[tokio::test]
+    async fn a_panic_is_one_request_s_answer_and_is_counted() {
+        let metrics = Arc::new(Metrics::default());
+        let broken = || async { if true { panic!("a bug") } else { "fine" } };
+        let router = Router::new()
+            .route("/", get(broken))
+            .layer(from_fn_with_state(metrics.clone(), catch_panic));
+        for _ in 0..2 {
+            let request = Request::get("/").body(Body::empty()).unwrap();
+            let response = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        let text = metrics.render(&BTreeMap::new(), &Default::default());
+        assert!(text.contains("atoll_bugs_total 2"), "{text}");
+    }
 
     #[test]
     fn paths_belong_to_doors() {

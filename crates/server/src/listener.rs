@@ -52,7 +52,8 @@ pub(crate) async fn run(
         };
         match accepted {
             Ok((stream, peer, place)) => {
-                let connection = connection(stream, peer, place, router.clone(), bounds, drain.clone());
+                let connection =
+                    connection(stream, peer, place, router.clone(), bounds, drain.clone());
                 tokio::spawn(connection);
             }
             Err(error) => {

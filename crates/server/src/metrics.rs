@@ -48,7 +48,11 @@ impl Metrics {
     }
 
     /// The text that Prometheus reads.
-    pub(crate) fn render(&self, phases: &BTreeMap<&'static str, usize>, engine: &EngineStats) -> String {
+    pub(crate) fn render(
+        &self,
+        phases: &BTreeMap<&'static str, usize>,
+        engine: &EngineStats,
+    ) -> String {
         let mut text = String::new();
         head(&mut text, "atoll_sandboxes", "gauge", "Sandboxes by phase.");
         for (phase, count) in phases {

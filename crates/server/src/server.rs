@@ -22,7 +22,7 @@ use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::listener::{self, Bounds};
 use crate::metrics::Metrics;
-use crate::wiring;
+use crate::wiring::{self, Wired};
 
 /// The tenant of whoever holds the key in the data folder.
 const DEFAULT_TENANT: &str = "default";
@@ -35,6 +35,7 @@ pub struct Server {
     router: Router,
     bounds: Bounds,
     engine: Engine,
+    wired: Wired,
     draining: Arc<AtomicBool>,
     _data: DataDir,
 }
@@ -66,19 +67,24 @@ impl Server {
         let data = DataDir::open(&config.data_dir)?;
         let visitors = visitors(&config, &data, std::env::var("ATOLL_API_KEY").ok())?;
         let signer = Arc::new(RouteSigner::new(data.signing_secret()?));
-        let listener = TcpListener::bind(config.listen).await.map_err(|source| {
-            ServeError::Listen { address: config.listen, source }
-        })?;
-        let address = listener.local_addr().map_err(|source| ServeError::Listen {
-            address: config.listen,
-            source,
-        })?;
-        let runtime = wiring::runtime(&config).await?;
-        let store = RedbStore::open(&data.path().join("records.redb")).map_err(ServeError::Store)?;
-        let clock: Arc<dyn Clock> = Arc::new(WallClock);
-        let engine = Engine::start(engine_config(&config), runtime, Arc::new(store), clock.clone())
+        let listener = TcpListener::bind(config.listen)
             .await
-            .map_err(ServeError::Engine)?;
+            .map_err(|source| ServeError::Listen { address: config.listen, source })?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| ServeError::Listen { address: config.listen, source })?;
+        let wired = wiring::runtime(&config).await?;
+        let store =
+            RedbStore::open(&data.path().join("records.redb")).map_err(ServeError::Store)?;
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let engine = Engine::start(
+            engine_config(&config),
+            wired.runtime.clone(),
+            Arc::new(store),
+            clock.clone(),
+        )
+        .await
+        .map_err(ServeError::Engine)?;
         let control: Arc<dyn Control> = Arc::new(engine.clone());
         let keys = Arc::new(visitors.keys);
         let door = DoorState {
@@ -105,7 +111,7 @@ impl Server {
             drain_time_max: Duration::from_secs(config.limits.drain_seconds),
         };
         let key = visitors.shown;
-        Ok(Self { listener, address, key, router, bounds, engine, draining, _data: data })
+        Ok(Self { listener, address, key, router, bounds, engine, wired, draining, _data: data })
     }
 
     /// Where it listens.
@@ -128,6 +134,7 @@ impl Server {
         };
         listener::run(self.listener, self.router, self.bounds, stop).await;
         self.engine.shutdown().await;
+        self.wired.close();
     }
 }
 

@@ -2,9 +2,7 @@
 //! the core can't be forgotten here.
 
 use atoll_core::lifecycle::Parts;
-use atoll_core::{
-    self as core, Error, Lifecycle, SandboxId, SnapshotId, TenantId, Timestamp,
-};
+use atoll_core::{self as core, Error, Lifecycle, SandboxId, SnapshotId, TenantId, Timestamp};
 
 use crate::record::{
     Deadline, Desired, Diagnostic, Expiry, Isolation, Life, Line, Mount, MountSource, Network,
@@ -28,9 +26,20 @@ macro_rules! same_cases {
 }
 
 same_cases!(Desired = core::Desired { Running, Paused, Gone });
-same_cases!(Phase = core::Phase {
-    Queued, Starting, Running, Pausing, Paused, Resuming, Stopping, Ended, Failed, Gone
-});
+same_cases!(
+    Phase = core::Phase {
+        Queued,
+        Starting,
+        Running,
+        Pausing,
+        Paused,
+        Resuming,
+        Stopping,
+        Ended,
+        Failed,
+        Gone
+    }
+);
 same_cases!(Expiry = core::Expiry { Kill, Pause });
 same_cases!(Network = core::Network { Internet, Isolated });
 
@@ -198,10 +207,9 @@ impl From<Life> for Parts {
             phase: life.phase.into(),
             holds: life.holds,
             generation: life.generation,
-            deadline: life.deadline.map(|d| core::Deadline {
-                at: Timestamp::from_micros(d.at),
-                then: d.then.into(),
-            }),
+            deadline: life
+                .deadline
+                .map(|d| core::Deadline { at: Timestamp::from_micros(d.at), then: d.then.into() }),
             changed_at: Timestamp::from_micros(life.changed_at),
             attempts: life.attempts,
             retry_at: life.retry_at.map(Timestamp::from_micros),

@@ -57,7 +57,10 @@ describe("commands", () => {
     assert.equal(out(await box.commands.run("printf 'h\\xc3\\xa9 \\xe2\\x80\\xa8.'")), "hé \u2028.");
   });
 
-  test(covers("ExecdCommands.getCommandStatus", "ExecdCommands.getBackgroundCommandLogs", "ExecdCommands.interrupt"), async () => {
+  test(covers(
+    "ExecdCommands.getCommandStatus", "ExecdCommands.getBackgroundCommandLogs",
+    "ExecdCommands.interrupt",
+  ), async () => {
     const { box } = suite;
     const started = await box.commands.run("echo up; sleep 69", { background: true });
     const logs = await until(async () => {
@@ -74,7 +77,9 @@ describe("commands", () => {
     await refused(() => box.commands.interrupt("0".repeat(32)), [400, 404, 500]);
   });
 
-  test(covers("ExecdCommands.createSession", "ExecdCommands.runInSession", "ExecdCommands.deleteSession"), async () => {
+  test(covers(
+    "ExecdCommands.createSession", "ExecdCommands.runInSession", "ExecdCommands.deleteSession",
+  ), async () => {
     const { box } = suite;
     const session = await box.commands.createSession({ workingDirectory: "/usr" });
     assert.equal(out(await box.commands.runInSession(session, "pwd")), "/usr");

@@ -7,7 +7,10 @@ describe("files", () => {
   const suite = shared();
   const place = `/tmp/${unique("files")}`;
 
-  test(covers("SandboxFiles.writeFiles", "SandboxFiles.readFile", "SandboxFiles.readBytes", "SandboxFiles.readBytesStream"), async () => {
+  test(covers(
+    "SandboxFiles.writeFiles", "SandboxFiles.readFile", "SandboxFiles.readBytes",
+    "SandboxFiles.readBytesStream",
+  ), async () => {
     const { files } = suite.box;
     const bytes = new Uint8Array(1 << 20).map((_, n) => (n * 7) % 256);
     async function* stream() {
@@ -30,7 +33,10 @@ describe("files", () => {
     await refused(() => files.readFile(`${place}/absent`), 404, "FILE_NOT_FOUND");
   });
 
-  test(covers("SandboxFiles.createDirectories", "SandboxFiles.listDirectory", "SandboxFiles.getFileInfo", "SandboxFiles.deleteDirectories"), async () => {
+  test(covers(
+    "SandboxFiles.createDirectories", "SandboxFiles.listDirectory", "SandboxFiles.getFileInfo",
+    "SandboxFiles.deleteDirectories",
+  ), async () => {
     const { files } = suite.box;
     await files.createDirectories([{ path: `${place}/dir/sub`, mode: 750 }]);
     await files.writeFiles([{ path: `${place}/dir/file`, data: "12", mode: 600 }]);
@@ -57,7 +63,10 @@ describe("files", () => {
     assert.deepEqual(await files.search({ path: `${place}/find`, pattern: "*.py" }), []);
   });
 
-  test(covers("SandboxFiles.replaceContents", "SandboxFiles.replaceContentsDetailed", "SandboxFiles.setPermissions"), async () => {
+  test(covers(
+    "SandboxFiles.replaceContents", "SandboxFiles.replaceContentsDetailed",
+    "SandboxFiles.setPermissions",
+  ), async () => {
     const { files } = suite.box;
     const path = `${place}/replace`;
     await files.writeFiles([{ path, data: "a b a" }]);

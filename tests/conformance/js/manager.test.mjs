@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { SandboxManager, createDefaultAdapterFactory } from "@alibaba-group/opensandbox";
-import { UNKNOWN_ID, config, covers, domain, image, otherKey, out, plant, raw, refused, stateOf, unique, until } from "./support.mjs";
+import {
+  UNKNOWN_ID, config, covers, domain, image, otherKey, out, plant, raw, refused, stateOf, unique,
+  until,
+} from "./support.mjs";
 
 describe("manager", () => {
   let manager;
@@ -29,7 +32,11 @@ describe("manager", () => {
     assert.deepEqual(spaced.items, []);
   });
 
-  test(covers("SandboxManager.getSandboxInfo", "SandboxManager.patchSandboxMetadata", "SandboxManager.renewSandbox", "SandboxManager.pauseSandbox", "SandboxManager.resumeSandbox", "SandboxManager.killSandbox"), async (t) => {
+  test(covers(
+    "SandboxManager.getSandboxInfo", "SandboxManager.patchSandboxMetadata",
+    "SandboxManager.renewSandbox", "SandboxManager.pauseSandbox", "SandboxManager.resumeSandbox",
+    "SandboxManager.killSandbox",
+  ), async (t) => {
     const { id } = await plant(t, { metadata: { a: "1" } });
     assert.equal((await manager.getSandboxInfo(id)).id, id);
     assert.deepEqual((await manager.patchSandboxMetadata(id, { a: null, b: "2" })).metadata, { b: "2" });
@@ -46,7 +53,10 @@ describe("manager", () => {
     await refused(() => manager.killSandbox(UNKNOWN_ID), 404, "SANDBOX_NOT_FOUND");
   });
 
-  test(covers("SandboxManager.createSnapshot", "SandboxManager.getSnapshot", "SandboxManager.listSnapshots", "SandboxManager.deleteSnapshot"), async (t) => {
+  test(covers(
+    "SandboxManager.createSnapshot", "SandboxManager.getSnapshot", "SandboxManager.listSnapshots",
+    "SandboxManager.deleteSnapshot",
+  ), async (t) => {
     const box = await plant(t);
     await box.commands.run("echo saved > /srv/saved");
     const name = unique("snap");
@@ -75,7 +85,13 @@ describe("manager", () => {
 });
 
 test(
-  covers("Sandboxes.createSandbox", "Sandboxes.getSandbox", "Sandboxes.listSandboxes", "Sandboxes.patchSandboxMetadata", "Sandboxes.getSandboxEndpoint", "Sandboxes.getSignedEndpoint", "Sandboxes.invalidateEndpointCache", "Sandboxes.renewSandboxExpiration", "Sandboxes.createSnapshot", "Sandboxes.getSnapshot", "Sandboxes.listSnapshots", "Sandboxes.deleteSnapshot", "Sandboxes.pauseSandbox", "Sandboxes.resumeSandbox", "Sandboxes.deleteSandbox"),
+  covers(
+    "Sandboxes.createSandbox", "Sandboxes.getSandbox", "Sandboxes.listSandboxes",
+    "Sandboxes.patchSandboxMetadata", "Sandboxes.getSandboxEndpoint", "Sandboxes.getSignedEndpoint",
+    "Sandboxes.invalidateEndpointCache", "Sandboxes.renewSandboxExpiration", "Sandboxes.createSnapshot",
+    "Sandboxes.getSnapshot", "Sandboxes.listSnapshots", "Sandboxes.deleteSnapshot",
+    "Sandboxes.pauseSandbox", "Sandboxes.resumeSandbox", "Sandboxes.deleteSandbox",
+  ),
   async (t) => {
     const connectionConfig = config().withTransportIfMissing();
     const { sandboxes } = createDefaultAdapterFactory().createLifecycleStack({

@@ -11,7 +11,10 @@ describe("refusals", () => {
   // The package reports isolation failures as plain errors that quote the status.
   const unavailable = (call) => assert.rejects(call, /\b503\b/);
 
-  test(covers("IsolationService.capabilities", "IsolationService.create", "IsolationService.attach", "IsolationService.list", "IsolationService.runOnce", "IsolationService.withSession"), async () => {
+  test(covers(
+    "IsolationService.capabilities", "IsolationService.create", "IsolationService.attach",
+    "IsolationService.list", "IsolationService.runOnce", "IsolationService.withSession",
+  ), async () => {
     const { box } = suite;
     const about = await box.isolation.capabilities();
     assert.equal(about.available, false);
@@ -23,7 +26,11 @@ describe("refusals", () => {
     await unavailable(() => box.isolation.withSession(request, () => assert.fail("no session")));
   });
 
-  test(covers("CredentialVault.create", "CredentialVault.get", "CredentialVault.patch", "CredentialVault.delete", "CredentialVault.listCredentials", "CredentialVault.getCredential", "CredentialVault.listBindings", "CredentialVault.getBinding"), async () => {
+  test(covers(
+    "CredentialVault.create", "CredentialVault.get", "CredentialVault.patch", "CredentialVault.delete",
+    "CredentialVault.listCredentials", "CredentialVault.getCredential", "CredentialVault.listBindings",
+    "CredentialVault.getBinding",
+  ), async () => {
     const { box } = suite;
     const vault = box.credentialVault;
     const statuses = [400, 404, 405, 409, 501, 503];

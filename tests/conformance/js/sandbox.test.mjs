@@ -2,9 +2,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Sandbox, SandboxReadyTimeoutException } from "@alibaba-group/opensandbox";
-import { UNKNOWN_ID, config, covers, domain, image, out, plant, raw, refused, shared, stateOf, unique, until } from "./support.mjs";
+import {
+  UNKNOWN_ID, config, covers, domain, image, out, plant, raw, refused, shared, stateOf, unique, until,
+} from "./support.mjs";
 
-test(covers("Sandbox.create", "Sandbox.getInfo", "Sandbox.renew", "Sandbox.patchMetadata", "Sandbox.isHealthy", "Sandbox.kill", "Sandbox.close"), async (t) => {
+test(covers(
+  "Sandbox.create", "Sandbox.getInfo", "Sandbox.renew", "Sandbox.patchMetadata", "Sandbox.isHealthy",
+  "Sandbox.kill", "Sandbox.close",
+), async (t) => {
   const label = unique();
   const box = await plant(t, {
     timeoutSeconds: 300,
@@ -148,7 +153,9 @@ describe("endpoints", () => {
     assert.equal(await box.health.ping(), true);
   });
 
-  test(covers("Sandbox.getEgressPolicy", "Sandbox.patchEgressRules", "Sandbox.deleteEgressRules"), async () => {
+  test(covers(
+    "Sandbox.getEgressPolicy", "Sandbox.patchEgressRules", "Sandbox.deleteEgressRules",
+  ), async () => {
     const { box } = suite;
     const policy = await box.getEgressPolicy();
     assert.equal(policy.defaultAction, "allow");

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TypeVar
 
 import httpx
@@ -225,6 +225,3 @@ def out(execution) -> str:
 
 def manager_of(settings: Settings, key: str | None = None) -> SandboxManagerSync:
     return SandboxManagerSync.create(settings.config(key))
-
-
-SHORT = timedelta(seconds=20)

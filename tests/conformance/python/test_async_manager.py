@@ -15,7 +15,12 @@ from opensandbox import (
     SandboxPoolManagerAsync,
 )
 from opensandbox.adapters.factory import AdapterFactory
-from opensandbox.models.sandboxes import CreateSnapshotRequest, SandboxFilter, SandboxImageSpec, SnapshotFilter
+from opensandbox.models.sandboxes import (
+    CreateSnapshotRequest,
+    SandboxFilter,
+    SandboxImageSpec,
+    SnapshotFilter,
+)
 from opensandbox.models.templates import CreateTemplateRequest, TemplateFilter
 from support import DEFAULT_ENTRYPOINT, EXECD_PORT, now, out, refused, state_of, unique, until, until_async
 from surface import covers
@@ -238,9 +243,7 @@ async def test_pool(settings, manager):
         assert await pool.release_all_idle_parallel() == 2
         await pool.resize(2)
         await until_async(warm, what="the pool warms once more")
-        destroyer = SandboxPoolManagerAsync(
-            state_store=store, connection_config=settings.async_config()
-        )
+        destroyer = SandboxPoolManagerAsync(state_store=store, connection_config=settings.async_config())
         result = await destroyer.destroy(label)
         assert result.state == PoolDestroyState.DESTROYED and result.killed_idle_count == 2
         until(lambda: not manager.list_sandbox_infos(mine).sandbox_infos, what="none is left")

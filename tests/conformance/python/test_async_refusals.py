@@ -16,6 +16,7 @@ from opensandbox.transport import RetryPolicy
 from support import refused
 from surface import covers
 
+SESSION = "00000000-0000-4000-8000-000000000000"
 REQUEST = CreateIsolatedSessionRequest(workspace=IsolatedWorkspaceSpec(path="/tmp"))
 
 
@@ -48,7 +49,7 @@ async def test_isolation(impatient):
 
     for call in (
         lambda: isolation.create(REQUEST),
-        lambda: isolation.attach("nobody"),
+        lambda: isolation.attach(SESSION),
         lambda: isolation.list(),
         lambda: isolation.run_once("echo no", workspace="/tmp"),
         in_session,
@@ -69,8 +70,8 @@ async def test_isolation(impatient):
     "IsolationSession.delete",
 )
 async def test_isolated_session_handle(impatient):
-    handle = IsolationSessionHandle(IsolatedSessionInfo(session_id="nobody"), impatient.isolation)
-    assert handle.session_id == handle.info.session_id == "nobody"
+    handle = IsolationSessionHandle(IsolatedSessionInfo(session_id=SESSION), impatient.isolation)
+    assert handle.session_id == handle.info.session_id == SESSION
     for call in (
         lambda: handle.run("echo no"),
         lambda: handle.run_background("echo no"),

@@ -114,9 +114,7 @@ async def test_many_at_once(settings, garden):
 async def test_views_of_a_running_sandbox(abox, settings):
     endpoint = (await abox.get_endpoint(8080)).endpoint
     assert "://" not in endpoint and endpoint.endswith("8080")
-    proxied = await Sandbox.connect(
-        abox.id, connection_config=settings.async_config(use_server_proxy=True)
-    )
+    proxied = await Sandbox.connect(abox.id, connection_config=settings.async_config(use_server_proxy=True))
     assert (await proxied.get_endpoint(8080)).endpoint == (
         f"{settings.domain}/v1/sandboxes/{abox.id}/proxy/8080"
     )
@@ -159,9 +157,7 @@ async def test_snapshot_round_trip(settings, garden, manager):
     name = unique("snap")
     taken = await box.create_snapshot(name)
     until(lambda: manager.get_snapshot(taken.id).status.state == "Ready", what="Ready")
-    restored = await Sandbox.create(
-        snapshot_id=taken.id, connection_config=settings.async_config()
-    )
+    restored = await Sandbox.create(snapshot_id=taken.id, connection_config=settings.async_config())
     garden.adopt(restored.id)
     assert out(await restored.commands.run("cat /srv/saved")) == "saved"
     await restored.destroy()

@@ -15,9 +15,7 @@ NOBODY = "0" * 32
 def execd(box):
     """Plain client of the sandbox's own daemon."""
     endpoint = box.get_endpoint(EXECD_PORT)
-    with httpx.Client(
-        base_url=f"http://{endpoint.endpoint}", headers=endpoint.headers, timeout=20
-    ) as client:
+    with httpx.Client(base_url=f"http://{endpoint.endpoint}", headers=endpoint.headers, timeout=20) as client:
         yield client
 
 
@@ -139,11 +137,7 @@ def test_self_proxy(execd):
 
 def test_every_event_is_one_line_of_json_with_a_time(execd):
     answer = execd.post("/command", json={"command": "echo a; echo b >&2; exit 3"})
-    events = [
-        json.loads(line.removeprefix("data:"))
-        for line in answer.text.splitlines()
-        if line.strip()
-    ]
+    events = [json.loads(line.removeprefix("data:")) for line in answer.text.splitlines() if line.strip()]
     kinds = [event["type"] for event in events if event["type"] != "ping"]
     assert kinds[0] == "init" and kinds[-1] == "error" and "execution_complete" not in kinds
     assert all(isinstance(event["timestamp"], int) for event in events)

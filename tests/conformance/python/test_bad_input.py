@@ -140,7 +140,9 @@ def test_templates_are_refused(http, method, path):
     assert_error(http.request(method, path, json=body), 501, "FSB::API_NOT_SUPPORTED")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "{'a': 1}", "\x00", '{"image":', "[" * 100000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '"text"', "{'a': 1}", "\x00", '{"image":', "[" * 100000]
+)
 def test_invalid_json_is_422(http, text):
     answer = http.post("/v1/sandboxes", content=text, headers={"Content-Type": "application/json"})
     assert_invalid(answer)
@@ -287,7 +289,12 @@ def test_bad_resource_strings(http, settings, limits):
 
 @pytest.mark.parametrize(
     ("limits"),
-    [{"cpu": "0.5", "memory": "256Mi"}, {"cpu": "250m", "memory": "268435456"}, {"cpu": "1", "memory": "256mb"}, {"cpu": "1", "memory": "1gi"}],
+    [
+        {"cpu": "0.5", "memory": "256Mi"},
+        {"cpu": "250m", "memory": "268435456"},
+        {"cpu": "1", "memory": "256mb"},
+        {"cpu": "1", "memory": "1gi"},
+    ],
 )
 def test_good_resource_strings(http, settings, garden, limits):
     answer = http.post("/v1/sandboxes", json=create_body(settings, resourceLimits=limits))
@@ -329,9 +336,7 @@ def test_bad_volumes(http, settings, volumes):
         assert_invalid(answer, "volumes")
 
 
-@pytest.mark.parametrize(
-    "platform", [{"os": "plan9", "arch": "amd64"}, {"os": "linux", "arch": "mips"}]
-)
+@pytest.mark.parametrize("platform", [{"os": "plan9", "arch": "amd64"}, {"os": "linux", "arch": "mips"}])
 def test_bad_platform(http, settings, platform):
     answer = http.post("/v1/sandboxes", json=create_body(settings, platform=platform))
     assert_error(answer, 400, "SANDBOX::INVALID_PARAMETER")
@@ -352,7 +357,15 @@ def test_bad_renew_extension(http, settings, value):
 @pytest.mark.parametrize("path", ["/v1/sandboxes", "/v1/snapshots"])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("page", "0"), ("page", "-1"), ("page", "x"), ("page", "1.5"), ("pageSize", "0"), ("pageSize", "201"), ("pageSize", "x")],
+    [
+        ("page", "0"),
+        ("page", "-1"),
+        ("page", "x"),
+        ("page", "1.5"),
+        ("pageSize", "0"),
+        ("pageSize", "201"),
+        ("pageSize", "x"),
+    ],
 )
 def test_bad_pages(http, path, name, value):
     assert_invalid(http.get(path, params={name: value}), name)
@@ -428,7 +441,13 @@ def test_bad_metrics_events(http, event):
 
 
 def test_good_metrics_event(http):
-    event = {"eventType": "sandbox.create", "createDurationMs": 5, "success": True, "sandboxId": "x", "image": "base"}
+    event = {
+        "eventType": "sandbox.create",
+        "createDurationMs": 5,
+        "success": True,
+        "sandboxId": "x",
+        "image": "base",
+    }
     assert http.post("/v1/metrics/events", json=event).status_code == 204
 
 

@@ -69,7 +69,11 @@ REFUSED: dict[str, tuple[str, ...]] = {
         *(f"osb template {verb}" for verb in ("create", "get", "list", "delete")),
     ),
     "changing egress rules: refused, reading works": (
-        *(f"{name}.{verb}_egress_rules" for name in ("Sandbox", "SandboxSync") for verb in ("patch", "delete")),
+        *(
+            f"{name}.{verb}_egress_rules"
+            for name in ("Sandbox", "SandboxSync")
+            for verb in ("patch", "delete")
+        ),
         *(f"{name}.{verb}_rules" for name in ("Egress", "EgressSync") for verb in ("patch", "delete")),
         "osb egress patch",
     ),
@@ -170,9 +174,9 @@ def test_refused_methods_exist_and_are_tested():
     claims = load_every_claim()
     for name in refused:
         tests = claims.get(name, [])
-        assert any({"refused", "raises"} & (words_used(test) | set(test.__code__.co_names)) for test in tests), (
-            f"{name} is listed as refused, but no test expects a refusal"
-        )
+        assert any(
+            {"refused", "raises"} & (words_used(test) | set(test.__code__.co_names)) for test in tests
+        ), f"{name} is listed as refused, but no test expects a refusal"
 
 
 @pytest.mark.parametrize("package", [opensandbox, code_interpreter])

@@ -86,7 +86,7 @@ def test_death_by_signal_is_an_error(box):
         (r"printf 'a\r\nb\r\n'", "a\nb"),
         (r"printf 'x\xe2\x80\xa8y\xc2\x85z'", "x\u2028y\u0085z"),
         ("printf 'h\\xc3\\xa9 \\xf0\\x9f\\x8f\\x9d'", "hé 🏝"),
-        ("printf '{\"type\":\"error\"}\\n'", '{"type":"error"}'),
+        ('printf \'{"type":"error"}\\n\'', '{"type":"error"}'),
         ("printf 'data: x\\n'", "data: x"),
     ],
     ids=["partial", "crlf", "separators", "unicode", "json", "sse"],
@@ -243,7 +243,7 @@ def test_set_env_reaches_later_commands_and_sessions(box):
     values = {
         "PLAIN": "value",
         "SPACED": 'two words $HOME "quoted" \\n #x',
-        "QUOTED": "it's \"here\"",
+        "QUOTED": 'it\'s "here"',
         "MULTI": "a\nb",
     }
     for key, value in values.items():

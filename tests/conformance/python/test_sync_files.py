@@ -90,11 +90,11 @@ def test_parts_of_a_file(files, place):
 @covers("FilesystemSync.write_files")
 def test_many_files_in_one_call(files, place):
     entries = [WriteEntry(path=f"{place}/{n}.txt", data=f"file {n}") for n in range(20)]
-    entries.append(WriteEntry(path=f"{place}/odd \"name\" ü.bin", data=b"\x00\x01", mode=640))
+    entries.append(WriteEntry(path=f'{place}/odd "name" ü.bin', data=b"\x00\x01", mode=640))
     files.write_files(entries)
     for n in range(20):
         assert files.read_file(f"{place}/{n}.txt") == f"file {n}"
-    assert files.read_bytes(f"{place}/odd \"name\" ü.bin") == b"\x00\x01"
+    assert files.read_bytes(f'{place}/odd "name" ü.bin') == b"\x00\x01"
     with pytest.raises(InvalidArgumentException):
         files.write_files([WriteEntry(path=f"{place}/none", data=None)])
 
@@ -168,9 +168,7 @@ def test_permissions_and_owners(box, place):
     path = f"{place}/owned"
     box.files.write_file(path, "x", mode=600, owner="user")
     assert box.files.get_file_info([path])[path].owner == "user"
-    box.files.set_permissions(
-        [SetPermissionEntry(path=path, mode=644, owner="nobody", group="nogroup")]
-    )
+    box.files.set_permissions([SetPermissionEntry(path=path, mode=644, owner="nobody", group="nogroup")])
     about = box.files.get_file_info([path])[path]
     assert (about.mode, about.owner, about.group) == (644, "nobody", "nogroup")
     box.files.set_permissions([SetPermissionEntry(path=path, mode=0, owner="0")])

@@ -20,6 +20,9 @@ from support import EXECD_PORT, refused, unique, until
 from surface import covers
 
 
+SESSION = "00000000-0000-4000-8000-000000000000"
+
+
 def looks_right(metrics) -> None:
     assert metrics.cpu_count > 0
     assert 0 <= metrics.cpu_used_percentage <= 100
@@ -123,7 +126,7 @@ def test_isolated_sessions_are_refused(impatient):
 
     for call in (
         lambda: isolation.create(request),
-        lambda: isolation.attach("nobody"),
+        lambda: isolation.attach(SESSION),
         lambda: isolation.list(),
         lambda: isolation.run_once("echo no", workspace="/tmp"),
         in_session,
@@ -144,10 +147,8 @@ def test_isolated_sessions_are_refused(impatient):
     "IsolationSessionSync.delete",
 )
 def test_a_handle_to_an_isolated_session_is_refused_everything(impatient):
-    handle = IsolationSessionHandleSync(
-        IsolatedSessionInfo(session_id="nobody"), impatient.isolation
-    )
-    assert handle.session_id == handle.info.session_id == "nobody"
+    handle = IsolationSessionHandleSync(IsolatedSessionInfo(session_id=SESSION), impatient.isolation)
+    assert handle.session_id == handle.info.session_id == SESSION
     for call in (
         lambda: handle.run("echo no"),
         lambda: handle.run_background("echo no"),

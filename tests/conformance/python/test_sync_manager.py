@@ -16,9 +16,7 @@ from surface import covers
 def fleet(module_garden):
     """Three sandboxes with one label in common, oldest first."""
     label = unique("fleet")
-    made = [
-        module_garden.create(metadata={"fleet": label, "n": str(n)}).id for n in range(3)
-    ]
+    made = [module_garden.create(metadata={"fleet": label, "n": str(n)}).id for n in range(3)]
     return label, made
 
 
@@ -34,9 +32,7 @@ def test_list_pages_newest_first(fleet, manager):
     label, ids = fleet
 
     def page(number):
-        found = manager.list_sandbox_infos(
-            SandboxFilter(metadata={"fleet": label}, page=number, page_size=2)
-        )
+        found = manager.list_sandbox_infos(SandboxFilter(metadata={"fleet": label}, page=number, page_size=2))
         return [info.id for info in found.sandbox_infos], found.pagination
 
     first, about = page(1)
@@ -62,9 +58,7 @@ def test_states_are_alternatives_whatever_their_case(fleet, manager, settings):
     until(lambda: state_of(settings, ids[0]) == "Paused", what="Paused")
 
     def found(*states):
-        listed = manager.list_sandbox_infos(
-            SandboxFilter(states=list(states), metadata={"fleet": label})
-        )
+        listed = manager.list_sandbox_infos(SandboxFilter(states=list(states), metadata={"fleet": label}))
         return {info.id for info in listed.sandbox_infos}
 
     assert found("Paused") == {ids[0]}

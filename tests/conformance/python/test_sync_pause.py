@@ -10,7 +10,7 @@ from opensandbox.models.execd import RunCommandOpts
 from support import UNKNOWN_ID, holds, out, refused, state_of, until
 from surface import covers
 
-TICK = 'while :; do date +%s.%N >> /tmp/ticks; sleep 0.05; done'
+TICK = "while :; do date +%s.%N >> /tmp/ticks; sleep 0.05; done"
 
 
 def ticks(box) -> list[float]:

@@ -121,9 +121,7 @@ def test_destroying_a_pool_kills_its_idle_sandboxes(bench):
     pool.start()
     try:
         until(lambda: pool.snapshot().idle_count == 2, what="two idle sandboxes")
-        destroyer = SandboxPoolManagerSync(
-            state_store=bench.store, connection_config=bench.settings.config()
-        )
+        destroyer = SandboxPoolManagerSync(state_store=bench.store, connection_config=bench.settings.config())
         result = destroyer.destroy(bench.label)
         assert result.state == PoolDestroyState.DESTROYED and result.killed_idle_count == 2
         until(lambda: not bench.alive(), what="no sandbox of the pool is left")

@@ -5,7 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from opensandbox.models.sandboxes import CreateSnapshotRequest, SandboxFilter, SandboxImageSpec, SnapshotFilter
+from opensandbox.models.sandboxes import (
+    CreateSnapshotRequest,
+    SandboxFilter,
+    SandboxImageSpec,
+    SnapshotFilter,
+)
 from opensandbox.models.templates import CreateTemplateRequest, TemplateFilter
 from opensandbox.sync.adapters.factory import AdapterFactorySync
 from support import DEFAULT_ENTRYPOINT, EXECD_PORT, now, refused, state_of, unique, until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -50,9 +51,7 @@ def failure_of(settings, http, garden, image: dict) -> str:
 def test_private_image_with_the_right_password(garden, private_image):
     image, user, password = private_image
     auth = SandboxImageAuth(username=user, password=password)
-    box = garden.create(
-        SandboxImageSpec(image, auth=auth), ready_timeout=timedelta(seconds=60)
-    )
+    box = garden.create(SandboxImageSpec(image, auth=auth), ready_timeout=timedelta(seconds=60))
     assert out(box.commands.run("echo pulled")) == "pulled"
     info = box.get_info()
     assert info.image.image == image and info.image.auth is None
@@ -77,13 +76,20 @@ def test_unreachable_registry_names_image_and_reason(garden, http, settings):
     assert image in message and len(message) > len(image) + 10, message
 
 
-def test_host_volume(garden, host_volume_dir):
-    shared = Path(host_volume_dir) / unique("volume")
-    (shared / "inner").mkdir(parents=True)
-    for path in (shared, shared / "inner"):
+@pytest.fixture
+def shared_dir(host_volume_dir):
+    """A directory of this machine, open to every user, with one file in a folder."""
+    made = Path(host_volume_dir) / unique("volume")
+    (made / "inner").mkdir(parents=True)
+    for path in (made, made / "inner"):
         os.chmod(path, 0o777)
-    (shared / "inner" / "marker.txt").write_text("from the host")
-    host = Host(path=str(shared))
+    (made / "inner" / "marker.txt").write_text("from the host")
+    yield made
+    shutil.rmtree(made)
+
+
+def test_host_volume(garden, shared_dir):
+    host = Host(path=str(shared_dir))
     box = garden.create(
         volumes=[
             Volume(name="data", host=host, mountPath="/mnt/data"),
@@ -94,15 +100,11 @@ def test_host_volume(garden, host_volume_dir):
     for path in ("/mnt/data/inner", "/mnt/fixed/inner", "/mnt/part"):
         assert out(box.commands.run(f"cat {path}/marker.txt")) == "from the host"
     box.files.write_file("/mnt/data/made", "from the sandbox")
-    assert (shared / "made").read_text() == "from the sandbox"
+    assert (shared_dir / "made").read_text() == "from the sandbox"
     assert box.commands.run("echo x > /mnt/fixed/no").exit_code != 0
-    assert not (shared / "no").exists()
+    assert not (shared_dir / "no").exists()
     box.kill()
-    assert (shared / "made").read_text() == "from the sandbox", "host data outlives the sandbox"
-    (shared / "made").unlink()
-    (shared / "inner" / "marker.txt").unlink()
-    (shared / "inner").rmdir()
-    shared.rmdir()
+    assert (shared_dir / "made").read_text() == "from the sandbox", "host data outlives the sandbox"
 
 
 def test_host_volume_escape_is_refused(garden, host_volume_dir):
@@ -135,9 +137,7 @@ def test_named_volume_lasts_or_is_refused_by_name(garden, settings):
 
 
 def test_bucket_volume_is_refused(garden):
-    ossfs = OSSFS(
-        bucket="some-bucket", endpoint="127.0.0.1:1", accessKeyId="id", accessKeySecret="s3cret"
-    )
+    ossfs = OSSFS(bucket="some-bucket", endpoint="127.0.0.1:1", accessKeyId="id", accessKeySecret="s3cret")
     with refused(400, "VOLUME::UNSUPPORTED_BACKEND") as caught:
         garden.create(volumes=[Volume(name="b", ossfs=ossfs, mountPath="/mnt/b")])
     assert "s3cret" not in str(caught.value)
@@ -146,11 +146,22 @@ def test_bucket_volume_is_refused(garden):
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"network_policy": NetworkPolicy(defaultAction="deny", egress=[NetworkRule(action="allow", target="a.example")])}, "network"),
+        (
+            {
+                "network_policy": NetworkPolicy(
+                    defaultAction="deny", egress=[NetworkRule(action="allow", target="a.example")]
+                )
+            },
+            "network",
+        ),
         ({"secure_access": True}, "secure"),
         ({"lifecycle": SandboxLifecycle(preStart=LifecycleHook(command=["true"]))}, "lifecycle"),
         (
-            {"lifecycle": SandboxLifecycle(periodic=[PeriodicLifecycleHook(name="p", schedule="* * * * *", command=["true"])])},
+            {
+                "lifecycle": SandboxLifecycle(
+                    periodic=[PeriodicLifecycleHook(name="p", schedule="* * * * *", command=["true"])]
+                )
+            },
             "lifecycle",
         ),
     ],

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::output;
 
 /// How often the timeline is read while a sandbox is being made.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// States from which a sandbox may still become Running.
 const ON_THE_WAY: &[&str] = &["Pending", "Resuming"];
 
@@ -22,7 +22,7 @@ pub(super) async fn run(
     format: Output,
 ) -> Result<ExitCode, Error> {
     let made = client.create(&wish(options.shape, options.entrypoint)?).await?;
-    let id = wait_running(client, made).await?;
+    let id = wait_running(client, made, &mut Progress::default()).await?;
     match format {
         Output::Table => output::text(&format!("{id}\n"))?,
         Output::Json => output::json(&client.get_json(&id).await?)?,
@@ -44,15 +44,13 @@ pub(super) fn wish(shape: Shape, entrypoint: Vec<String>) -> Result<NewSandbox, 
 }
 
 /// Waits until it runs, telling on stderr what is being done meanwhile; its id.
-pub(super) async fn wait_running(client: &Client, mut sandbox: Sandbox) -> Result<String, Error> {
-    let mut told = 0;
+pub(super) async fn wait_running(
+    client: &Client,
+    mut sandbox: Sandbox,
+    progress: &mut Progress,
+) -> Result<String, Error> {
     while ON_THE_WAY.contains(&sandbox.status.state.as_str()) {
-        let detail: Detail = client.detail(&sandbox.id).await?;
-        // The oldest entries may have made room for new ones; nothing is told twice then.
-        for entry in detail.timeline.iter().skip(told) {
-            eprintln!("{}: {}", output::plain(&entry.phase), output::plain(&entry.message));
-        }
-        told = detail.timeline.len();
+        progress.tell(client, &sandbox.id).await?;
         tokio::time::sleep(LOOK_EVERY).await;
         sandbox = client.get(&sandbox.id).await?;
     }
@@ -61,4 +59,20 @@ pub(super) async fn wait_running(client: &Client, mut sandbox: Sandbox) -> Resul
     }
     let (state, message) = (sandbox.status.state, output::plain(&sandbox.status.message));
     Err(Error::Sandbox { id: sandbox.id, state, message })
+}
+
+/// How much of a sandbox's timeline has been told.
+#[derive(Default)]
+pub(super) struct Progress(usize);
+
+impl Progress {
+    /// Tells what is new. The oldest entries may have made room; nothing is told twice then.
+    pub(super) async fn tell(&mut self, client: &Client, id: &str) -> Result<(), Error> {
+        let detail: Detail = client.detail(id).await?;
+        for entry in detail.timeline.iter().skip(self.0) {
+            eprintln!("{}: {}", output::plain(&entry.phase), output::plain(&entry.message));
+        }
+        self.0 = detail.timeline.len();
+        Ok(())
+    }
 }

@@ -134,8 +134,8 @@ impl Actor {
                 let view = self.view.clone();
                 let failed = Done::Worked(id.clone(), Outcome::Told(Err(panicked())));
                 self.jobs.spawn(failed, async move {
-                    let cleans_up = action == Action::Remove
-                        && sandbox.life.desired() != Desired::Gone;
+                    let cleans_up =
+                        action == Action::Remove && sandbox.life.desired() != Desired::Gone;
                     if cleans_up && let Ok(log) = runtime.logs(&id, LAST_LOG_BYTES_MAX).await {
                         view.keep_log(&id, log);
                     }

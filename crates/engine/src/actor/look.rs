@@ -9,6 +9,11 @@ use super::jobs::{Done, panicked};
 use super::record::Deferred;
 use crate::seam::RuntimeError;
 
+/// The runtime should hold something that works for a sandbox in this phase.
+fn is_up(phase: Phase) -> bool {
+    matches!(phase, Phase::Running | Phase::Pausing | Phase::Paused | Phase::Resuming)
+}
+
 impl Actor {
     /// Something may have happened to `id`.
     pub(super) fn hint(&mut self, id: &SandboxId) {
@@ -94,21 +99,29 @@ impl Actor {
             .map(|(id, record)| (id.clone(), record.sandbox.life.phase()))
             .collect();
         for (id, phase) in idle {
-            let seen = listed.get(&id).unwrap_or(&Observed::Absent);
-            // A creation that waits for its turn has nothing to show yet.
-            let waits = matches!(phase, Phase::Queued | Phase::Starting);
-            if !(waits && *seen == Observed::Absent) {
-                self.observe(&id, seen);
+            match listed.get(&id) {
+                // Half-made or half-removed: something is there, and the plan deals with it.
+                Some(Observed::Absent) if !is_up(phase) => {}
+                Some(seen) => self.observe(&id, seen),
+                // A creation that waits for its turn has nothing to show yet.
+                None if matches!(phase, Phase::Queued | Phase::Starting) => {}
+                None => self.observe(&id, &Observed::Absent),
             }
             self.advance(&id);
         }
-        let known = |id: &SandboxId| {
-            self.sandboxes.get(id).is_some_and(|record| !record.sandbox.life.is_over())
-        };
-        let orphans: BTreeSet<_> = listed.into_keys().filter(|id| !known(id)).collect();
+        let orphans: BTreeSet<_> = listed.into_keys().filter(|id| self.is_orphan(id)).collect();
         for id in orphans {
             self.remove_orphan(id);
         }
+    }
+
+    /// What is listed under this name is nobody's: there is no record, or one that is done with
+    /// the runtime.
+    fn is_orphan(&self, id: &SandboxId) -> bool {
+        let Some(record) = self.sandboxes.get(id) else { return true };
+        let life = &record.sandbox.life;
+        let over = matches!(life.phase(), Phase::Ended | Phase::Failed | Phase::Gone);
+        over && life.plan().is_none() && record.work.is_none() && record.proposal.is_none()
     }
 
     fn remove_orphan(&mut self, id: SandboxId) {

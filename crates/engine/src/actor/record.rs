@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use atoll_core::{Action, Desired, Observed, RegistryAuth, Sandbox, Snapshot, SnapshotId, Timestamp};
+use atoll_core::{
+    Action, Desired, Observed, RegistryAuth, Sandbox, Snapshot, SnapshotId, Timestamp,
+};
 use tokio::sync::oneshot;
 
 use super::jobs::Outcome;

@@ -27,8 +27,7 @@ impl Actor {
                 *self.living.entry(sandbox.tenant.clone()).or_default() += 1;
             }
             let mut record = Record::new(sandbox.clone());
-            record.interrupted =
-                matches!(sandbox.life.phase(), Phase::Queued | Phase::Starting);
+            record.interrupted = matches!(sandbox.life.phase(), Phase::Queued | Phase::Starting);
             self.sandboxes.insert(id.clone(), record);
             self.put(&id, sandbox);
         }

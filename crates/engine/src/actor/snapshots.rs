@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_core::{
-    Error, Phase, Result, SandboxId, Snapshot, SnapshotId, SnapshotState, Source,
-};
+use atoll_core::{Error, Phase, Result, SandboxId, Snapshot, SnapshotId, SnapshotState, Source};
 
 use super::jobs::Done;
 use super::ledger::Key;

@@ -68,8 +68,7 @@ impl Control for Engine {
             Source::Image(image) => image.auth.take(),
             Source::Snapshot(_) => None,
         };
-        let deadline =
-            lifetime.map(|l| Deadline { at: now.saturating_add(l), then: on_expiry });
+        let deadline = lifetime.map(|l| Deadline { at: now.saturating_add(l), then: on_expiry });
         let sandbox = Sandbox {
             id: SandboxId::parse(&ids::name(now, &self.0.random))?,
             tenant: tenant.clone(),
@@ -167,10 +166,10 @@ impl Control for Engine {
         let sandbox = self.reachable(access, id)?;
         match sandbox.life.phase() {
             Phase::Running => self.0.runtime.connect(id, port).await,
-            Phase::Pausing | Phase::Paused => Err(Error::conflict(format!(
-                "sandbox {id} is paused; resume it first"
-            ))
-            .with_reason("SANDBOX_PAUSED")),
+            Phase::Pausing | Phase::Paused => {
+                Err(Error::conflict(format!("sandbox {id} is paused; resume it first"))
+                    .with_reason("SANDBOX_PAUSED"))
+            }
             Phase::Queued
             | Phase::Starting
             | Phase::Resuming

@@ -64,6 +64,8 @@ impl From<RuntimeError> for Error {
 /// Every method is idempotent and may be repeated after a crash at any instruction: creating what
 /// is there answers `Running`, removing what is gone answers `Absent`. Methods for different
 /// sandboxes may run at once; the engine sends at most one action per sandbox at a time.
+/// A future of `apply` may be dropped at any await point (a creation that is no longer wanted):
+/// what it left is then removed by `Remove`.
 #[async_trait]
 pub trait Runtime: Send + Sync + 'static {
     /// What it can do.
@@ -80,7 +82,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// What it is now.
     async fn observe(&self, id: &SandboxId) -> Result<Observed, RuntimeError>;
 
-    /// Everything that is there, known to the engine or not: sandboxes and half-made ones.
+    /// Everything that is there, known to the engine or not: sandboxes, and half-made ones as
+    /// `Absent`.
     async fn list(&self) -> Result<Vec<(SandboxId, Observed)>, RuntimeError>;
 
     /// Removes what `list` showed and no record knows.

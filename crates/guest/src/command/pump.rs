@@ -185,7 +185,9 @@ async fn append(shared: &Arc<Shared>, log: &Arc<Ring>, bytes: Bytes) {
 }
 
 /// The status of a child; the reaper never drops a waiter, so the fallback is never seen.
-fn known(status: std::result::Result<ExitStatus, tokio::sync::oneshot::error::RecvError>) -> ExitStatus {
+fn known(
+    status: std::result::Result<ExitStatus, tokio::sync::oneshot::error::RecvError>,
+) -> ExitStatus {
     status.unwrap_or_default()
 }
 

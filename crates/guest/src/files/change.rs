@@ -97,13 +97,11 @@ fn copy_then_remove(source: &Path, destination: &Path) -> Result<()> {
 
 pub(super) fn make_parents(path: &Path) -> Result<()> {
     match path.parent() {
-        Some(parent) => {
-            fs::create_dir_all(parent).map_err(|source| Error::File {
-                action: "create the directory",
-                path: parent.to_owned(),
-                source,
-            })
-        }
+        Some(parent) => fs::create_dir_all(parent).map_err(|source| Error::File {
+            action: "create the directory",
+            path: parent.to_owned(),
+            source,
+        }),
         None => Ok(()),
     }
 }

@@ -37,7 +37,10 @@ pub fn search(root: &Path, pattern: &Pattern) -> Result<Vec<Info>> {
     let mut visit = |info: Info| {
         visited += 1;
         if visited > VISITED_MAX || matches.len() > ENTRIES_MAX {
-            return Err(too_many(root, if visited > VISITED_MAX { VISITED_MAX } else { ENTRIES_MAX }));
+            return Err(too_many(
+                root,
+                if visited > VISITED_MAX { VISITED_MAX } else { ENTRIES_MAX },
+            ));
         }
         let relative = info.path.strip_prefix(root).unwrap_or(&info.path).to_string_lossy();
         if info.kind == Kind::File && pattern.matches(&relative) {

@@ -37,7 +37,8 @@ impl Pattern {
     /// Whether a path relative to the search's root matches.
     pub fn matches(&self, path: &str) -> bool {
         if self.whole_path {
-            let parts: Vec<Vec<char>> = path.split('/').map(|part| part.chars().collect()).collect();
+            let parts: Vec<Vec<char>> =
+                path.split('/').map(|part| part.chars().collect()).collect();
             return match_parts(&self.parts, &parts);
         }
         let name: Vec<char> = path.rsplit('/').next().unwrap_or(path).chars().collect();

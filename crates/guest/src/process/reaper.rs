@@ -55,10 +55,7 @@ impl Reaper {
 
     /// Runs `start`, which spawns a child, and registers the child for waiting. Blocks for as long
     /// as the spawn takes, without holding the registry.
-    pub fn watch(
-        &self,
-        start: impl FnOnce() -> io::Result<Child>,
-    ) -> io::Result<(Child, Exit)> {
+    pub fn watch(&self, start: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, Exit)> {
         self.shared.lock().starting += 1;
         let started = start();
         let mut children = self.shared.lock();

@@ -114,7 +114,8 @@ mod tests {
         history.push(Stream::Stdout, b"ab");
         history.push(Stream::Stdout, b"c");
         history.push(Stream::Stderr, b"d");
-        let piece = |offset, stream, bytes: &[u8]| Some(Piece { offset, stream, bytes: bytes.to_vec() });
+        let piece =
+            |offset, stream, bytes: &[u8]| Some(Piece { offset, stream, bytes: bytes.to_vec() });
         assert_eq!(history.piece(1), piece(1, Stream::Stdout, b"bc"));
         assert_eq!(history.piece(3), piece(3, Stream::Stderr, b"d"));
         assert_eq!(history.piece(4), None);

@@ -164,10 +164,12 @@ impl Cgroups {
 
     /// Removes the parent folders when nothing is left in them.
     pub(crate) fn remove_parent(&self) {
-        for root in self.layout.roots() {
-            // A folder that still has groups stays: they belong to sandboxes that live on.
-            if let Err(error) = std::fs::remove_dir(root.join(&self.parent)) {
-                tracing::debug!(%error, "cgroup parent stays");
+        for root in &self.layout.all {
+            match std::fs::remove_dir(root.join(&self.parent)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::debug!(%error, "a control group stays: it is not empty");
+                }
+                _ => {}
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::files::{read_json, write_json};
 use crate::live::Live;
 use crate::plan::{self, Base, Plan};
 use crate::protocol::{CgroupDirs, Launch, Launcher, files};
-use crate::runtime::Local;
+use crate::runtime::{END_TIMEOUT, Local};
 use crate::volumes;
 
 impl Local {
@@ -80,7 +80,11 @@ impl Local {
         match live {
             Some(live) => self.wait_up(id, &live).await,
             // It ended before we could take hold of it.
-            None => Ok(self.seen(id).await?),
+            None => {
+                let seen = self.seen(id).await?;
+                self.tell(Event::Seen(sandbox.id.clone(), seen.clone()));
+                Ok(seen)
+            }
         }
     }
 
@@ -90,9 +94,12 @@ impl Local {
             answered = tokio::time::timeout(self.config.start_timeout, live.wait_answer()) => {
                 match answered {
                     Ok(Ok(())) => Ok(Observed::Running),
-                    // An agent that goes away in mid-answer has ended.
-                    Ok(Err(_)) if live.has_ended() => Ok(self.ended(id, live).await),
-                    Ok(Err(error)) => Err(start_failure(&error)),
+                    // An agent that goes away in mid-answer is about to end: its sockets close
+                    // a moment before the process does.
+                    Ok(Err(error)) => match tokio::time::timeout(END_TIMEOUT, live.wait_ended()).await {
+                        Ok(_) => Ok(self.ended(id, live).await),
+                        Err(_) => Err(start_failure(&error)),
+                    },
                     Err(_) => Err(RuntimeError::permanent(
                         "AGENT_SILENT",
                         "the sandbox was started but its agent did not answer in time",

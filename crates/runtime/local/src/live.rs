@@ -49,7 +49,7 @@ impl Live {
         if !groups.is_ok_and(|text| text.lines().any(|line| line.ends_with(&format!("/{id}")))) {
             return Ok(None);
         }
-        let ended = AsyncFd::register_with_interest(pidfd.try_clone()?, tokio::io::Interest::READABLE)?;
+        let ended = process::watch(pidfd.try_clone()?)?;
         let dir_fd = sys::open_path(dir)?;
         Ok(Some(Self { launched, pidfd: Arc::new(pidfd), ended, dir: dir.to_owned(), dir_fd }))
     }

@@ -27,7 +27,7 @@ pub use start::StartError;
 /// Hints waiting for the engine; a full queue drops them, since the engine also looks by itself.
 const EVENTS_MAX: usize = 4096;
 /// How long the end of a killed sandbox may take.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sandboxes of this machine.
 pub struct LocalRuntime(pub(crate) Arc<Local>);

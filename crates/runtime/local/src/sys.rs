@@ -55,6 +55,32 @@ pub(crate) fn open_at(dir: Option<BorrowedFd<'_>>, path: &Path, flags: i32) -> i
     owned(libc::c_long::from(unsafe { libc::openat(dir, path.as_ptr(), flags | libc::O_CLOEXEC) }))
 }
 
+/// Makes the new folder `name` in `dir`.
+pub(crate) fn make_folder_at(dir: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
+    let name = c_path(name)?;
+    // SAFETY: `name` is a C string that lives through the call.
+    checked(unsafe { libc::mkdirat(dir.as_raw_fd(), name.as_ptr(), 0o755) }).map(drop)
+}
+
+/// Makes the new file `name` in `dir`, open for writing.
+pub(crate) fn make_file_at(dir: BorrowedFd<'_>, name: &Path) -> io::Result<std::fs::File> {
+    let name = c_path(name)?;
+    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: `name` is a C string that lives through the call.
+    let made = unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags, 0o644) };
+    owned(libc::c_long::from(made)).map(Into::into)
+}
+
+/// Removes the file `name` from `dir`; one that isn't there is fine.
+pub(crate) fn remove_file_at(dir: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
+    let name = c_path(name)?;
+    // SAFETY: `name` is a C string that lives through the call.
+    match checked(unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), 0) }) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map(drop),
+    }
+}
+
 /// Opens `path` as if `root` were `/`: links and `..` can't leave it.
 pub(crate) fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
     let path = c_path(path)?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use atoll_control::{BoxedIo, LogTail, Port, Usage};
 use atoll_core::{Action, Error, Observed, Result, Sandbox, SandboxId, SnapshotId};
-use atoll_engine::seam::{Capabilities, Event, Runtime, RuntimeError};
 use atoll_engine::Clock;
+use atoll_engine::seam::{Capabilities, Event, Runtime, RuntimeError};
 use tokio::sync::mpsc;
 
 use crate::agent;
@@ -84,12 +84,8 @@ impl SimRuntime {
 
     /// Puts something on the machine that no engine asked for.
     pub fn plant(&self, id: SandboxId) {
-        let item = Item {
-            state: Observed::Running,
-            files: Files::default(),
-            log: Vec::new(),
-            from: None,
-        };
+        let item =
+            Item { state: Observed::Running, files: Files::default(), log: Vec::new(), from: None };
         self.world().items.insert(id, item);
     }
 

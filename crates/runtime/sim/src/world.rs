@@ -31,6 +31,11 @@ pub(crate) struct World {
     events: Option<mpsc::Sender<Event>>,
 }
 
+/// Images of this simulated registry need credentials, whatever they are.
+fn is_private(reference: &str) -> bool {
+    reference.starts_with("private/")
+}
+
 impl World {
     pub(crate) fn subscribe(&mut self) -> mpsc::Receiver<Event> {
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING_MAX);
@@ -55,6 +60,13 @@ impl World {
             return Ok(());
         }
         let (files, from) = match &sandbox.spec.source {
+            Source::Image(image) if is_private(&image.reference) && image.auth.is_none() => {
+                return Err(RuntimeError::permanent(
+                    "IMAGE_PULL_FAILED",
+                    "the registry asks for credentials",
+                    "give a user name and a password",
+                ));
+            }
             Source::Image(_) => (Files::default(), None),
             Source::Snapshot(id) => {
                 let files = self.snapshots.get(id).cloned().ok_or_else(|| {

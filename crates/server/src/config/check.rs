@@ -53,12 +53,15 @@ impl Config {
             }
         }
         let isolation = &self.runtime.isolation;
-        if isolation != "native" && !self.runtime.oci.contains_key(isolation) {
+        if isolation != "native" && !self.runtime.oci.contains(isolation) {
             let problem = format!("{isolation:?} is neither \"native\" nor a name in runtime.oci");
             return Err(wrong("runtime.isolation", problem));
         }
         if self.public_host.as_deref().is_some_and(|host| host.contains("://") || host.is_empty()) {
-            return Err(wrong("public_host", "write a host without a scheme, such as box.example:80"));
+            return Err(wrong(
+                "public_host",
+                "write a host without a scheme, such as box.example:80",
+            ));
         }
         Ok(())
     }
@@ -158,7 +161,7 @@ mod tests {
             [runtime]
             kind = "sim"
             isolation = "runc"
-            oci = { runc = "/usr/sbin/runc" }
+            oci = ["runc"]
             allowed_host_paths = ["/srv/volumes"]
             [runtime.network]
             uplink = { namespace = "/run/netns/test" }

@@ -94,7 +94,9 @@ async fn credentials_are_not_kept(store: &impl Store) {
     sandbox.spec.source = Source::Image(image);
     commit(store, vec![put(&sandbox)]).await;
     match &load(store).await.sandboxes[0].spec.source {
-        Source::Image(image) => assert_eq!((image.reference.as_str(), &image.auth), ("private", &None)),
+        Source::Image(image) => {
+            assert_eq!((image.reference.as_str(), &image.auth), ("private", &None))
+        }
         Source::Snapshot(_) => panic!("an image became a snapshot"),
     }
 }
@@ -164,7 +166,9 @@ fn with_everything() -> Sandbox {
     };
     let volume =
         MountSource::Volume { name: "v".to_owned(), create: true, delete_with_sandbox: false };
-    spec.mounts =
-        vec![mount("a", MountSource::Host("/srv".to_owned()), Some("x/y")), mount("b", volume, None)];
+    spec.mounts = vec![
+        mount("a", MountSource::Host("/srv".to_owned()), Some("x/y")),
+        mount("b", volume, None),
+    ];
     sandbox
 }

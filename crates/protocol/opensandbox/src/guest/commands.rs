@@ -40,12 +40,18 @@ impl TryFrom<CommandRequest> for Request {
             (Some(text), None) => Line::Shell(text),
             (None, Some(words)) if !words.is_empty() => Line::Argv(words),
             (Some(_), Some(_)) => {
-                return Err(Failure::invalid("command and argv exclude each other; send one of them"));
+                return Err(Failure::invalid(
+                    "command and argv exclude each other; send one of them",
+                ));
             }
-            _ => return Err(Failure::invalid("command: is missing or empty; send command or argv")),
+            _ => {
+                return Err(Failure::invalid("command: is missing or empty; send command or argv"));
+            }
         };
         if wire.timeout == Some(0) {
-            return Err(Failure::invalid("timeout: 0 is too short; send milliseconds from 1, or nothing"));
+            return Err(Failure::invalid(
+                "timeout: 0 is too short; send milliseconds from 1, or nothing",
+            ));
         }
         if [wire.uid, wire.gid].contains(&Some(u32::MAX)) {
             return Err(Failure::invalid("uid and gid: must be from 0 to 4294967294"));
@@ -53,7 +59,9 @@ impl TryFrom<CommandRequest> for Request {
         let user = match (wire.uid, wire.gid) {
             (Some(uid), gid) => Some((uid, gid)),
             (None, None) => None,
-            (None, Some(_)) => return Err(Failure::invalid("gid: needs uid; send both or neither")),
+            (None, Some(_)) => {
+                return Err(Failure::invalid("gid: needs uid; send both or neither"));
+            }
         };
         let timeout = wire.timeout.map(Duration::from_millis);
         Ok(Self { line, cwd: wire.cwd, env: wire.envs.unwrap_or_default(), timeout, user })

@@ -15,7 +15,8 @@ pub(super) async fn list(
     let path = parameters.required("path")?.to_owned();
     let depth = parameters.number("depth")?.unwrap_or(1);
     let job = Arc::clone(&guest);
-    let list = move || files::list(&job.expand(&path), usize::try_from(depth).unwrap_or(usize::MAX));
+    let list =
+        move || files::list(&job.expand(&path), usize::try_from(depth).unwrap_or(usize::MAX));
     let entries = guest.file_operation(identity, list).await.map_err(|error| match error {
         Error::Unsuitable { .. } => Failure::from(error).with_status(StatusCode::BAD_REQUEST),
         other => other.into(),
@@ -44,6 +45,7 @@ pub(super) async fn remove(
 ) -> Result<(), Failure> {
     let paths = parameters.all("path")?;
     let job = Arc::clone(&guest);
-    let remove = move || paths.iter().try_for_each(|path| files::remove_directory(&job.expand(path)));
+    let remove =
+        move || paths.iter().try_for_each(|path| files::remove_directory(&job.expand(path)));
     Ok(guest.file_operation(identity, remove).await?)
 }

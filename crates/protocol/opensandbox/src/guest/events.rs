@@ -95,8 +95,12 @@ impl Follower {
 
     fn take(&mut self, item: Option<Output>, frame: &mut String) {
         match item {
-            Some(Output::Stdout(bytes)) => self.stdout.push(&bytes, |line| write_line(frame, "stdout", line)),
-            Some(Output::Stderr(bytes)) => self.stderr.push(&bytes, |line| write_line(frame, "stderr", line)),
+            Some(Output::Stdout(bytes)) => {
+                self.stdout.push(&bytes, |line| write_line(frame, "stdout", line))
+            }
+            Some(Output::Stderr(bytes)) => {
+                self.stderr.push(&bytes, |line| write_line(frame, "stderr", line))
+            }
             Some(Output::Ended(outcome)) => {
                 self.stdout.finish(|line| write_line(frame, "stdout", line));
                 self.stderr.finish(|line| write_line(frame, "stderr", line));

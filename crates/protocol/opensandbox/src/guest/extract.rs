@@ -25,7 +25,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Body<T> {
         })?;
         let text: &[u8] = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes };
         let parsed = serde_json::from_slice(text);
-        parsed.map(Self).map_err(|error| Failure::invalid(format!("the body is not valid: {error}")))
+        parsed
+            .map(Self)
+            .map_err(|error| Failure::invalid(format!("the body is not valid: {error}")))
     }
 }
 
@@ -39,7 +41,9 @@ impl Parameters {
     }
 
     pub(super) fn required(&self, name: &str) -> Result<&str, Failure> {
-        self.first(name).filter(|value| !value.is_empty()).ok_or_else(|| Failure::missing_query(name))
+        self.first(name)
+            .filter(|value| !value.is_empty())
+            .ok_or_else(|| Failure::missing_query(name))
     }
 
     /// Every value of a parameter that must occur at least once.
@@ -53,7 +57,9 @@ impl Parameters {
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
         let Some(text) = self.first(name).filter(|text| !text.is_empty()) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
-            Failure::invalid(format!("{name}: {text:?} is not a number; give a whole number from 0"))
+            Failure::invalid(format!(
+                "{name}: {text:?} is not a number; give a whole number from 0"
+            ))
         })
     }
 }
@@ -91,6 +97,8 @@ impl FromRequestParts<Arc<Guest>> for Caller {
 
 fn parse_id(name: &str, text: &str) -> Result<u32, Failure> {
     text.parse().ok().filter(|id| *id != u32::MAX).ok_or_else(|| {
-        Failure::invalid(format!("{name}: {text:?} is not an id; give a number from 0 to 4294967294"))
+        Failure::invalid(format!(
+            "{name}: {text:?} is not an id; give a number from 0 to 4294967294"
+        ))
     })
 }

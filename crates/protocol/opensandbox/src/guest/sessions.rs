@@ -26,7 +26,8 @@ pub(super) async fn run(
     Body(request): Body<SessionRun>,
 ) -> Result<Response, Failure> {
     let text = request.command.filter(|text| !text.is_empty());
-    let text = text.ok_or_else(|| Failure::invalid("command: is missing or empty; send shell text"))?;
+    let text =
+        text.ok_or_else(|| Failure::invalid("command: is missing or empty; send shell text"))?;
     let timeout = request.timeout.filter(|ms| *ms > 0).map(Duration::from_millis);
     let output = guest.sessions().run(&id, text, request.cwd.as_deref(), timeout).await?;
     Ok(events::follow(&id, output))

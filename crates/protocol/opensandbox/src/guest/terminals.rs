@@ -244,7 +244,9 @@ fn hear(
         Message::Ping(_) | Message::Pong(_) => return Ok(None),
     };
     let done = match control {
-        Err(error) => return Ok(Some(failure("INVALID_FRAME", format!("not understood: {error}")))),
+        Err(error) => {
+            return Ok(Some(failure("INVALID_FRAME", format!("not understood: {error}"))));
+        }
         Ok(Control::Ping) => return Ok(Some(text(&json!({"type": "pong"})))),
         Ok(Control::Stdin { data }) => {
             room.send(data.into_bytes());

@@ -34,8 +34,9 @@ pub(super) async fn upload(
     request: Request,
 ) -> Result<(), Failure> {
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
-    let boundary = multer::parse_boundary(content_type.unwrap_or_default())
-        .map_err(|_| refused(Code::InvalidFile, "the body must be multipart/form-data with a boundary"))?;
+    let boundary = multer::parse_boundary(content_type.unwrap_or_default()).map_err(|_| {
+        refused(Code::InvalidFile, "the body must be multipart/form-data with a boundary")
+    })?;
     let sizes = SizeLimit::new().whole_stream(u64::MAX).for_field("metadata", METADATA_BYTES_MAX);
     let constraints = Constraints::new().size_limit(sizes);
     let body = request.into_body().into_data_stream();
@@ -46,17 +47,23 @@ pub(super) async fn upload(
             Some("metadata") if waiting.len() < PAIRS_WAITING_MAX => {
                 waiting.push_back(read_metadata(part).await?);
             }
-            Some("metadata") => return Err(refused(Code::InvalidFile, "too many metadata parts without files")),
+            Some("metadata") => {
+                return Err(refused(Code::InvalidFile, "too many metadata parts without files"));
+            }
             Some("file") => {
                 let (path, permissions) = waiting.pop_front().ok_or_else(|| {
-                    refused(Code::InvalidFile, "a file part has no metadata part before it; send pairs")
+                    refused(
+                        Code::InvalidFile,
+                        "a file part has no metadata part before it; send pairs",
+                    )
                 })?;
                 let target = guest.expand(&path);
                 receive(&guest, identity.clone(), part, target, permissions).await?;
                 pairs += 1;
             }
             other => {
-                let message = format!("unexpected part {other:?}; send parts named metadata and file");
+                let message =
+                    format!("unexpected part {other:?}; send parts named metadata and file");
                 return Err(refused(Code::InvalidFile, message));
             }
         }
@@ -64,7 +71,9 @@ pub(super) async fn upload(
     match (pairs, waiting.len()) {
         (0, 0) => Err(refused(Code::InvalidFile, "no file was sent; send metadata and file parts")),
         (_, 0) => Ok(()),
-        (_, left) => Err(refused(Code::InvalidFile, format!("{left} metadata parts have no file part"))),
+        (_, left) => {
+            Err(refused(Code::InvalidFile, format!("{left} metadata parts have no file part")))
+        }
     }
 }
 
@@ -83,7 +92,8 @@ async fn read_metadata(part: Field<'_>) -> Result<(String, Permissions), Failure
         return Err(refused(Code::InvalidFileMetadata, "path: is empty; name the file to write"));
     }
     let permissions = metadata.permissions.try_into();
-    let permissions = permissions.map_err(|error: Error| refused(Code::InvalidFileMetadata, error.to_string()))?;
+    let permissions = permissions
+        .map_err(|error: Error| refused(Code::InvalidFileMetadata, error.to_string()))?;
     Ok((metadata.path, permissions))
 }
 
@@ -134,7 +144,9 @@ pub(super) async fn download(
     let job = Arc::clone(&guest);
     if offset.is_some() || limit.is_some() {
         if range.is_some() {
-            return Err(Failure::invalid("offset and limit exclude the header Range; send one of them"));
+            return Err(Failure::invalid(
+                "offset and limit exclude the header Range; send one of them",
+            ));
         }
         let read = move || files::lines(&job.expand(&path), offset.unwrap_or(1), limit);
         let window = guest.file_operation(identity, read).await?;
@@ -156,7 +168,9 @@ async fn respond(
     let wanted = match range.and_then(|range| parse_range(range, size)) {
         Some(Err(())) => {
             let mut response = Failure::from(Error::OutOfRange { size }).into_response();
-            response.headers_mut().insert(header::CONTENT_RANGE, header_value(format!("bytes */{size}")));
+            response
+                .headers_mut()
+                .insert(header::CONTENT_RANGE, header_value(format!("bytes */{size}")));
             return Ok(response);
         }
         Some(Ok(wanted)) => Some(wanted),
@@ -168,7 +182,8 @@ async fn respond(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(end - start));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    let quoted: String = name.chars().filter(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\')).collect();
+    let quoted: String =
+        name.chars().filter(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\')).collect();
     let disposition = header_value(format!("attachment; filename=\"{quoted}\""));
     headers.insert(header::CONTENT_DISPOSITION, disposition);
     if wanted.is_some() {

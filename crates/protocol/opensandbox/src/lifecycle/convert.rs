@@ -8,6 +8,8 @@ use atoll_core::{
     Expiry, ImageSource, Isolation, Network, Platform, SandboxSpec, SnapshotId, Source,
 };
 
+use axum::http::StatusCode;
+
 use super::error::{ApiError, Doing};
 use super::state::DoorConfig;
 use super::wire::CreateSandbox;
@@ -60,9 +62,10 @@ fn refuse_unsupported(wire: &CreateSandbox) -> Result<(), ApiError> {
         ));
     }
     if wire.template_id.is_some() {
-        return Err(ApiError::bad_request(
+        return Err(ApiError::new(
+            StatusCode::NOT_IMPLEMENTED,
             "FSB::API_NOT_SUPPORTED",
-            "templateId: this server has no templates; give image or snapshotId instead".to_owned(),
+            "templateId: this server has no templates; give image or snapshotId instead",
         ));
     }
     if wire.network_policy.as_ref().is_some_and(|p| !p.allows_by_default || p.has_rules) {

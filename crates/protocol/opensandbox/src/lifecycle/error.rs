@@ -123,6 +123,11 @@ impl ApiError {
         self.status
     }
 
+    /// What it says.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Its stable code.
     pub fn code(&self) -> &str {
         &self.code

@@ -161,7 +161,8 @@ impl<'a> Object<'a> {
                     let mut loc = self.loc(name);
                     loc.push(index.into());
                     let message = "Input should be a valid string".into();
-                    problems.push(Problem::at(loc, "string_type", message).with_input(item.clone()));
+                    problems
+                        .push(Problem::at(loc, "string_type", message).with_input(item.clone()));
                 }
             }
         }
@@ -178,7 +179,10 @@ impl<'a> Object<'a> {
     }
 
     /// This object itself as a map of texts.
-    pub(crate) fn as_string_map(&self, problems: &mut Problems) -> BTreeMap<String, Option<String>> {
+    pub(crate) fn as_string_map(
+        &self,
+        problems: &mut Problems,
+    ) -> BTreeMap<String, Option<String>> {
         let mut map = BTreeMap::new();
         for (key, value) in self.members {
             match value {

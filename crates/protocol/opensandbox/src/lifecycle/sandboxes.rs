@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use atoll_control::{Filter, Page, Paging};
-use atoll_core::{Deadline, Phase, Result as CoreResult, Sandbox, TenantId};
+use atoll_core::{Deadline, Phase, Result as CoreResult, Sandbox, Source, TenantId};
+use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::Json;
 use serde_json::{Value, json};
 
 use super::error::{ApiError, Doing};
 use super::extract::{Body, PathSandbox};
 use super::form::{self, Query};
+use super::snapshots::find_snapshot;
 use super::state::DoorState;
 use super::{convert, render, time, wire};
 
@@ -27,15 +28,24 @@ pub(super) async fn create(
 ) -> Answer<Response> {
     let request = wire::CreateSandbox::read(&body.required()?)?;
     let create = convert::create(&door.config, request)?;
+    if let Source::Snapshot(id) = &create.spec.source {
+        find_snapshot(&door, &tenant, id, Doing::Create).await?;
+    }
     let sandbox = sort(Doing::Create, door.control.create(&tenant, create).await)?;
     door.proxy.learn(&sandbox.id, &tenant);
     let patience = door.config.create_wait;
     let waited = door.control.wait(&tenant, &sandbox.id, patience).await;
     let sandbox = sort(Doing::Read, waited)?;
-    if sandbox.life.phase() == Phase::Failed {
+    if sandbox.life.phase() == Phase::Failed && !has_run(&sandbox) {
         return Err(ApiError::start_failed(&sandbox));
     }
     Ok((StatusCode::ACCEPTED, Json(render::created(&sandbox))).into_response())
+}
+
+/// It came up, and only then its entrypoint failed: that is no failure of the creation.
+fn has_run(sandbox: &Sandbox) -> bool {
+    let reason = sandbox.life.diagnostic().map(|diagnostic| diagnostic.reason.as_str());
+    matches!(reason, Some("ENTRYPOINT_EXITED" | "OUT_OF_MEMORY"))
 }
 
 /// `GET /sandboxes/{id}`.

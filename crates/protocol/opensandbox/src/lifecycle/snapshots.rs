@@ -1,7 +1,9 @@
 //! Snapshots: the files of a sandbox, kept.
 
+use std::sync::Arc;
+
 use atoll_control::SnapshotFilter;
-use atoll_core::{SandboxId, Snapshot, SnapshotState, TenantId};
+use atoll_core::{Error, SandboxId, Snapshot, SnapshotId, SnapshotState, TenantId};
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
@@ -36,8 +38,8 @@ pub(super) async fn show(
     Extension(tenant): Extension<TenantId>,
     PathSnapshot(id): PathSnapshot,
 ) -> Result<Json<Value>, ApiError> {
-    let found = door.control.get_snapshot(&tenant, &id).await;
-    Ok(Json(render::snapshot(&*sort(Doing::ReadSnapshot, found)?)))
+    let snapshot = find_snapshot(&door, &tenant, &id, Doing::ReadSnapshot).await?;
+    Ok(Json(render::snapshot(&snapshot)))
 }
 
 /// `GET /snapshots`.
@@ -60,7 +62,8 @@ pub(super) async fn list(
     let states: Vec<&str> = query.all("state").flat_map(|s| s.split(',')).map(str::trim).collect();
     let wanted = |snapshot: &Snapshot| {
         let (state, _) = render::snapshot_state(&snapshot.state);
-        states.is_empty() || states.iter().any(|wanted| wanted.eq_ignore_ascii_case(state))
+        let chosen = states.is_empty() || states.iter().any(|s| s.eq_ignore_ascii_case(state));
+        chosen && snapshot.state != SnapshotState::Deleting
     };
     let matching: Vec<_> = found.iter().filter(|snapshot| wanted(snapshot)).collect();
     let skip = (page - 1).saturating_mul(page_size);
@@ -75,8 +78,8 @@ pub(super) async fn remove(
     Extension(tenant): Extension<TenantId>,
     PathSnapshot(id): PathSnapshot,
 ) -> Result<StatusCode, ApiError> {
-    let snapshot = door.control.get_snapshot(&tenant, &id).await;
-    if sort(Doing::DeleteSnapshot, snapshot)?.state == SnapshotState::Creating {
+    let snapshot = find_snapshot(&door, &tenant, &id, Doing::DeleteSnapshot).await?;
+    if snapshot.state == SnapshotState::Creating {
         return Err(ApiError::new(
             StatusCode::CONFLICT,
             "SNAPSHOT::INVALID_STATE",
@@ -85,4 +88,19 @@ pub(super) async fn remove(
     }
     sort(Doing::DeleteSnapshot, door.control.delete_snapshot(&tenant, &id).await)?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// One snapshot of a tenant. One whose removal was acknowledged is gone for clients, even while
+/// its files still are being removed.
+pub(super) async fn find_snapshot(
+    door: &DoorState,
+    tenant: &TenantId,
+    id: &SnapshotId,
+    doing: Doing,
+) -> Result<Arc<Snapshot>, ApiError> {
+    let snapshot = sort(doing, door.control.get_snapshot(tenant, id).await)?;
+    if snapshot.state == SnapshotState::Deleting {
+        return sort(doing, Err(Error::not_found(format_args!("snapshot {id}"))));
+    }
+    Ok(snapshot)
 }

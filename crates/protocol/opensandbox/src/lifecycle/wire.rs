@@ -80,7 +80,9 @@ impl CreateSandbox {
                 .iter()
                 .filter_map(|volume| Volume::read(volume, p))
                 .collect(),
-            has_hooks: object.object(p, "lifecycle").is_some_and(|hooks| !hooks.members().is_empty()),
+            has_hooks: object
+                .object(p, "lifecycle")
+                .is_some_and(|hooks| !hooks.members().is_empty()),
             extensions,
         };
         // Read for its types alone: one machine has no scheduler that would use requests.

@@ -88,7 +88,8 @@ impl Sandbox {
         body: &[u8],
     ) -> Arriving {
         let mut stream = TcpStream::connect(self.address).await.expect("the guest listens");
-        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\n");
+        let mut head =
+            format!("{method} {target} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\n");
         head.push_str(&format!("Content-Length: {}\r\n", body.len()));
         headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
         head.push_str("\r\n");
@@ -179,11 +180,14 @@ impl Answer {
     pub(crate) fn exit_code(&self) -> i32 {
         let events = self.events();
         let (last, before) = events.split_last().expect("events");
-        let terminal = |event: &Value| event["type"] == "error" || event["type"] == "execution_complete";
+        let terminal =
+            |event: &Value| event["type"] == "error" || event["type"] == "execution_complete";
         assert!(before.iter().all(|event| !terminal(event)), "{events:?}");
         match last["type"].as_str() {
             Some("execution_complete") => 0,
-            Some("error") => last["error"]["evalue"].as_str().and_then(|v| v.parse().ok()).expect("a code"),
+            Some("error") => {
+                last["error"]["evalue"].as_str().and_then(|v| v.parse().ok()).expect("a code")
+            }
             other => panic!("ended with {other:?}"),
         }
     }

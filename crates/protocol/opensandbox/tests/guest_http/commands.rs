@@ -80,8 +80,11 @@ async fn directory_and_environment_reach_the_command() {
     let sandbox = Sandbox::start_with(options).await;
     std::fs::create_dir(sandbox.path("sub")).unwrap();
     let run = |command: &str| json!({"command": command, "cwd": "sub", "envs": {"MINE": "x y"}});
-    let answer = sandbox.post("/command", run("pwd; echo $FROM; echo \"$MINE\"; cat; echo ${HOME:+home}")).await;
-    let want = format!("{}\nsandbox\nx y\nhome", sandbox.path("sub").canonicalize().unwrap().display());
+    let answer = sandbox
+        .post("/command", run("pwd; echo $FROM; echo \"$MINE\"; cat; echo ${HOME:+home}"))
+        .await;
+    let want =
+        format!("{}\nsandbox\nx y\nhome", sandbox.path("sub").canonicalize().unwrap().display());
     assert_eq!(answer.output("stdout"), want);
     let set = sandbox.post("/command", run("echo LATER=kept >> \"$EXECD_ENVS\"")).await;
     assert_eq!(set.exit_code(), 0);
@@ -154,9 +157,8 @@ async fn long_commands_never_delay_others() {
 async fn a_client_that_leaves_does_not_stop_its_command() {
     let sandbox = Sandbox::start().await;
     let (go, done) = (sandbox.text_path("go"), sandbox.text_path("done"));
-    let command = format!(
-        "mkfifo {go}; echo up; read x < {go}; head -c 300000 /dev/zero; echo > {done}"
-    );
+    let command =
+        format!("mkfifo {go}; echo up; read x < {go}; head -c 300000 /dev/zero; echo > {done}");
     let body = json!({"command": command}).to_string();
     let mut stream = sandbox.send("POST", "/command", &[], body.as_bytes()).await;
     let id = init_id(&stream.until("\"up\"").await);
@@ -208,14 +210,18 @@ async fn unknown_ids_are_told_apart_from_missing_ones() {
 #[tokio::test]
 async fn an_interrupt_ends_what_ignores_it_after_the_grace() {
     let sandbox = Sandbox::start().await;
-    let body = json!({"command": "trap '' TERM; echo up; while :; do sleep 1000; done"}).to_string();
+    let body =
+        json!({"command": "trap '' TERM; echo up; while :; do sleep 1000; done"}).to_string();
     let mut stream = sandbox.send("POST", "/command", &[], body.as_bytes()).await;
     let id = init_id(&stream.until("\"up\"").await);
     let begun = Instant::now();
     sandbox.delete(&format!("/command?id={id}")).await.ok();
     assert_eq!(stream.finish().await.exit_code(), -1);
     assert!(begun.elapsed() >= Duration::from_secs(3));
-    assert_eq!(sandbox.get(&format!("/command/status/{id}")).await.json()["error"], "killed by signal 9");
+    assert_eq!(
+        sandbox.get(&format!("/command/status/{id}")).await.json()["error"],
+        "killed by signal 9"
+    );
 }
 
 #[tokio::test]
@@ -233,7 +239,8 @@ async fn a_command_can_run_as_another_user() {
 #[tokio::test]
 async fn large_output_arrives_complete() {
     let sandbox = Sandbox::start().await;
-    let command = "for i in $(seq 20000); do echo line $i; done; head -c 200000 /dev/zero | tr '\\0' x";
+    let command =
+        "for i in $(seq 20000); do echo line $i; done; head -c 200000 /dev/zero | tr '\\0' x";
     let answer = sandbox.post("/command", json!({"command": command})).await;
     let output = answer.output("stdout");
     assert!(output.contains("line 1\nline 2\n") && output.contains("line 20000\n"));
@@ -260,7 +267,9 @@ async fn a_token_is_demanded_where_one_is_set() {
     let ping = sandbox.get("/ping").await;
     assert!(ping.ok().head.contains("atoll-agent-generation: 1"));
     assert!(ping.body.is_empty());
-    for headers in [&[][..], &[("X-EXECD-ACCESS-TOKEN", "wrong!")], &[("X-EXECD-ACCESS-TOKEN", "secre")]] {
+    for headers in
+        [&[][..], &[("X-EXECD-ACCESS-TOKEN", "wrong!")], &[("X-EXECD-ACCESS-TOKEN", "secre")]]
+    {
         let answer = sandbox.call("GET", "/metrics", headers, b"").await;
         assert_eq!(answer.status, 401);
         assert!(answer.json()["error"].is_string());

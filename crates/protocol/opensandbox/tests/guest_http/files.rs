@@ -43,8 +43,14 @@ async fn moves_make_parents_and_never_overwrite() {
     fs::write(sandbox.path("b"), "B").unwrap();
     sandbox.post("/files/mv", json!([{"src": "a", "dest": "x/y/a"}])).await.ok();
     assert_eq!(fs::read_to_string(sandbox.path("x/y/a")).unwrap(), "A");
-    sandbox.post("/files/mv", json!([{"src": "b", "dest": "x/y/a"}])).await.refused(500, "RUNTIME_ERROR");
-    sandbox.post("/files/mv", json!([{"src": "none", "dest": "z"}])).await.refused(404, "FILE_NOT_FOUND");
+    sandbox
+        .post("/files/mv", json!([{"src": "b", "dest": "x/y/a"}]))
+        .await
+        .refused(500, "RUNTIME_ERROR");
+    sandbox
+        .post("/files/mv", json!([{"src": "none", "dest": "z"}]))
+        .await
+        .refused(404, "FILE_NOT_FOUND");
     sandbox.post("/files/mv", json!([{"src": "b"}])).await.refused(400, "INVALID_REQUEST_BODY");
 }
 
@@ -57,15 +63,26 @@ async fn permissions_change_by_name_and_number() {
     assert_eq!(sandbox.get("/files/info?path=f").await.json()["f"]["mode"], 600);
     sandbox.post("/files/permissions", json!({"f": {"mode": 0}})).await.ok();
     assert_eq!(sandbox.get("/files/info?path=f").await.json()["f"]["mode"], 600);
-    let named = sandbox.post("/files/permissions", json!({"f": {"owner": "nobody", "group": "nogroup"}})).await;
+    let named = sandbox
+        .post("/files/permissions", json!({"f": {"owner": "nobody", "group": "nogroup"}}))
+        .await;
     if named.status == 200 {
         let info = sandbox.get("/files/info?path=f").await.json();
-        assert_eq!((&info["f"]["owner"], &info["f"]["group"]), (&json!("nobody"), &json!("nogroup")));
+        assert_eq!(
+            (&info["f"]["owner"], &info["f"]["group"]),
+            (&json!("nobody"), &json!("nogroup"))
+        );
     }
     let unknown = json!({"f": {"owner": "no-such-user"}});
     sandbox.post("/files/permissions", unknown).await.refused(400, "INVALID_REQUEST_BODY");
-    sandbox.post("/files/permissions", json!({"f": {"mode": 999}})).await.refused(400, "INVALID_REQUEST_BODY");
-    sandbox.post("/files/permissions", json!({"none": {"mode": 600}})).await.refused(404, "FILE_NOT_FOUND");
+    sandbox
+        .post("/files/permissions", json!({"f": {"mode": 999}}))
+        .await
+        .refused(400, "INVALID_REQUEST_BODY");
+    sandbox
+        .post("/files/permissions", json!({"none": {"mode": 600}}))
+        .await
+        .refused(404, "FILE_NOT_FOUND");
 }
 
 #[tokio::test]
@@ -77,7 +94,8 @@ async fn search_and_list_walk_in_order() {
     }
     let names = |answer: serde_json::Value| -> Vec<String> {
         let root = format!("{}/", sandbox.text_path("t"));
-        let paths = answer.as_array().unwrap().iter().map(|info| info["path"].as_str().unwrap().to_owned());
+        let paths =
+            answer.as_array().unwrap().iter().map(|info| info["path"].as_str().unwrap().to_owned());
         paths.map(|path| path.replace(&root, "")).collect()
     };
     let found = sandbox.get("/files/search?path=t&pattern=*.txt").await;
@@ -85,7 +103,10 @@ async fn search_and_list_walk_in_order() {
     assert_eq!(names(sandbox.get("/files/search?path=t").await.json()).len(), 4);
     sandbox.get("/files/search?path=none").await.refused(404, "FILE_NOT_FOUND");
     sandbox.get("/files/search?path=t&pattern=%5Bx").await.refused(400, "INVALID_REQUEST_BODY");
-    assert_eq!(names(sandbox.get("/directories/list?path=t").await.ok().json()), ["a", "b.txt", "z"]);
+    assert_eq!(
+        names(sandbox.get("/directories/list?path=t").await.ok().json()),
+        ["a", "b.txt", "z"]
+    );
     let deep = sandbox.get("/directories/list?path=t&depth=2").await.json();
     assert_eq!(names(deep), ["a", "a/c.txt", "a/d.py", "b.txt", "z"]);
     assert!(names(sandbox.get("/directories/list?path=t&depth=0").await.json()).is_empty());
@@ -103,16 +124,26 @@ async fn replace_counts_when_asked() {
     let quiet = sandbox.post("/files/replace?verbose=false", edit.clone()).await;
     assert!(quiet.ok().body.is_empty());
     assert_eq!(fs::read_to_string(sandbox.path("f")).unwrap(), "xx-b-xx");
-    let counted = sandbox.post("/files/replace?verbose=true", json!({"f": {"old": "x", "new": ""}})).await;
+    let counted =
+        sandbox.post("/files/replace?verbose=true", json!({"f": {"old": "x", "new": ""}})).await;
     assert_eq!(counted.ok().json(), json!({"f": {"replacedCount": 4}}));
-    sandbox.post("/files/replace", json!({"f": {"old": "", "new": "y"}})).await.refused(400, "INVALID_REQUEST_BODY");
-    sandbox.post("/files/replace", json!({"none": {"old": "a", "new": "y"}})).await.refused(404, "FILE_NOT_FOUND");
+    sandbox
+        .post("/files/replace", json!({"f": {"old": "", "new": "y"}}))
+        .await
+        .refused(400, "INVALID_REQUEST_BODY");
+    sandbox
+        .post("/files/replace", json!({"none": {"old": "a", "new": "y"}}))
+        .await
+        .refused(404, "FILE_NOT_FOUND");
 }
 
 #[tokio::test]
 async fn directories_are_made_with_their_mode() {
     let sandbox = Sandbox::start().await;
-    sandbox.post("/directories", json!({"a/b": {"mode": 700, "owner": null, "group": null}})).await.ok();
+    sandbox
+        .post("/directories", json!({"a/b": {"mode": 700, "owner": null, "group": null}}))
+        .await
+        .ok();
     assert_eq!(sandbox.get("/files/info?path=a/b").await.json()["a/b"]["mode"], 700);
     sandbox.post("/directories", json!({"a/b": {"mode": 755}})).await.ok();
     assert_eq!(sandbox.get("/files/info?path=a/b").await.json()["a/b"]["mode"], 700);
@@ -134,9 +165,18 @@ async fn file_routes_exist_for_a_user_and_obey_its_rights() {
     std::os::unix::fs::chown(sandbox.path("theirs"), Some(1234), Some(1234)).unwrap();
     sandbox.post("/v1/filesystem/1234/1234/directories", json!({"theirs/d": {}})).await.ok();
     let info = sandbox.get("/files/info?path=theirs/d").await.json();
-    assert_eq!((&info["theirs/d"]["owner"], &info["theirs/d"]["group"]), (&json!("1234"), &json!("1234")));
+    assert_eq!(
+        (&info["theirs/d"]["owner"], &info["theirs/d"]["group"]),
+        (&json!("1234"), &json!("1234"))
+    );
     // The agent itself is still who it was.
     assert_eq!(sandbox.get("/files/download?path=secret").await.ok().text(), "s");
-    sandbox.get("/v1/filesystem/x/0/files/info?path=secret").await.refused(400, "INVALID_REQUEST_BODY");
-    sandbox.get("/v1/filesystem/4294967295/0/files/info?path=secret").await.refused(400, "INVALID_REQUEST_BODY");
+    sandbox
+        .get("/v1/filesystem/x/0/files/info?path=secret")
+        .await
+        .refused(400, "INVALID_REQUEST_BODY");
+    sandbox
+        .get("/v1/filesystem/4294967295/0/files/info?path=secret")
+        .await
+        .refused(400, "INVALID_REQUEST_BODY");
 }

@@ -2,8 +2,9 @@ use crate::client::{Answer, Sandbox};
 use serde_json::{Value, json};
 
 async fn open(sandbox: &Sandbox) -> String {
-    let answer = sandbox.call("POST", "/session", &[("Content-Type", "application/json")], b"").await;
-    answer.ok().json()["session_id"].as_str().unwrap().to_owned()
+    let answer =
+        sandbox.call("POST", "/session", &[("Content-Type", "application/json")], b"").await;
+    answer.ok().json()["session_id"].as_str().expect("an id").to_owned()
 }
 
 async fn run(sandbox: &Sandbox, id: &str, body: Value) -> Answer {
@@ -29,7 +30,10 @@ async fn directory_exports_and_functions_persist() {
 async fn an_exit_ends_the_run_and_not_the_session() {
     let sandbox = Sandbox::start().await;
     let id = open(&sandbox).await;
-    assert_eq!(run(&sandbox, &id, json!({"command": "export KEPT=1; exit 7"})).await.exit_code(), 7);
+    assert_eq!(
+        run(&sandbox, &id, json!({"command": "export KEPT=1; exit 7"})).await.exit_code(),
+        7
+    );
     assert_eq!(run(&sandbox, &id, json!({"command": "false"})).await.exit_code(), 1);
     assert_eq!(run(&sandbox, &id, json!({"command": "echo $KEPT"})).await.output("stdout"), "1");
 }
@@ -50,7 +54,8 @@ async fn a_killed_run_leaves_the_state_before_it() {
 async fn runs_of_one_session_take_turns() {
     let sandbox = Sandbox::start().await;
     let id = open(&sandbox).await;
-    let bodies: Vec<Value> = (0..6).map(|_| json!({"command": "export N=$((N + 1)); echo $N"})).collect();
+    let bodies: Vec<Value> =
+        (0..6).map(|_| json!({"command": "export N=$((N + 1)); echo $N"})).collect();
     let mut streams = Vec::new();
     for body in &bodies {
         let target = format!("/session/{id}/run");
@@ -69,7 +74,8 @@ async fn a_run_can_be_interrupted_by_the_sessions_id() {
     let sandbox = Sandbox::start().await;
     let id = open(&sandbox).await;
     let body = json!({"command": "echo up; sleep 1000"}).to_string();
-    let mut stream = sandbox.send("POST", &format!("/session/{id}/run"), &[], body.as_bytes()).await;
+    let mut stream =
+        sandbox.send("POST", &format!("/session/{id}/run"), &[], body.as_bytes()).await;
     stream.until("\"up\"").await;
     sandbox.delete(&format!("/command?id={id}")).await.ok();
     assert_ne!(stream.finish().await.exit_code(), 0);
@@ -84,7 +90,9 @@ async fn sessions_start_where_told_and_end_when_deleted() {
     assert_eq!(run(&sandbox, &id, json!({"command": "pwd"})).await.output("stdout"), "/");
     let answer = run(&sandbox, &id, json!({"command": "pwd", "cwd": "/usr"})).await;
     assert_eq!(answer.output("stdout"), "/usr");
-    run(&sandbox, &id, json!({"command": "true", "cwd": "/no/such"})).await.refused(400, "INVALID_REQUEST_BODY");
+    run(&sandbox, &id, json!({"command": "true", "cwd": "/no/such"}))
+        .await
+        .refused(400, "INVALID_REQUEST_BODY");
     run(&sandbox, &id, json!({})).await.refused(400, "INVALID_REQUEST_BODY");
     sandbox.delete(&format!("/session/{id}")).await.ok();
     sandbox.delete(&format!("/session/{id}")).await.refused(404, "CONTEXT_NOT_FOUND");

@@ -4,11 +4,15 @@ use std::fs;
 const TYPE: (&str, &str) = ("Content-Type", "multipart/form-data; boundary=XX");
 
 fn metadata(json: &str) -> String {
-    format!("--XX\r\nContent-Disposition: form-data; name=\"metadata\"; filename=\"metadata\"\r\nContent-Type: application/json\r\n\r\n{json}\r\n")
+    format!(
+        "--XX\r\nContent-Disposition: form-data; name=\"metadata\"; filename=\"metadata\"\r\nContent-Type: application/json\r\n\r\n{json}\r\n"
+    )
 }
 
 fn file(content: &str) -> String {
-    format!("--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{content}\r\n")
+    format!(
+        "--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{content}\r\n"
+    )
 }
 
 async fn upload(sandbox: &Sandbox, parts: &[String]) -> Answer {
@@ -39,7 +43,8 @@ async fn uploads_come_in_pairs_and_make_parents() {
 #[tokio::test]
 async fn metadata_may_be_a_plain_field_or_come_first() {
     let sandbox = Sandbox::start().await;
-    let plain = "--XX\r\nContent-Disposition: form-data; name=\"metadata\"\r\n\r\n{\"path\":\"p\"}\r\n";
+    let plain =
+        "--XX\r\nContent-Disposition: form-data; name=\"metadata\"\r\n\r\n{\"path\":\"p\"}\r\n";
     let parts = [plain.to_owned(), metadata(r#"{"path":"q"}"#), file("one"), file("two")];
     upload(&sandbox, &parts).await.ok();
     assert_eq!(fs::read_to_string(sandbox.path("p")).unwrap(), "one");
@@ -54,12 +59,15 @@ async fn broken_uploads_are_refused_and_leave_nothing() {
     upload(&sandbox, &[metadata(r#"{"path":"a"}"#)]).await.refused(400, "INVALID_FILE");
     upload(&sandbox, &[metadata("{"), file("x")]).await.refused(400, "INVALID_FILE_METADATA");
     upload(&sandbox, &[metadata("{}"), file("x")]).await.refused(400, "INVALID_FILE_METADATA");
-    upload(&sandbox, &[metadata(r#"{"path":"a","mode":999}"#), file("x")]).await.refused(400, "INVALID_FILE_METADATA");
+    upload(&sandbox, &[metadata(r#"{"path":"a","mode":999}"#), file("x")])
+        .await
+        .refused(400, "INVALID_FILE_METADATA");
     let torn = format!("{}{}", metadata(r#"{"path":"torn/x"}"#), file("half"));
     let answer = sandbox.call("POST", "/files/upload", &[TYPE], torn.trim_end().as_bytes()).await;
     answer.refused(400, "INVALID_FILE_CONTENT");
     assert!(!sandbox.path("torn/x").exists());
-    let other = sandbox.call("POST", "/files/upload", &[("Content-Type", "text/plain")], b"x").await;
+    let other =
+        sandbox.call("POST", "/files/upload", &[("Content-Type", "text/plain")], b"x").await;
     other.refused(400, "INVALID_FILE");
     fs::create_dir(sandbox.path("d")).unwrap();
     upload(&sandbox, &[metadata(r#"{"path":"d"}"#), file("x")]).await.refused(500, "RUNTIME_ERROR");
@@ -87,13 +95,19 @@ async fn downloads_answer_ranges_and_line_windows() {
     let beyond = sandbox.call("GET", "/files/download?path=f", &range("bytes=9-"), b"").await;
     assert_eq!(beyond.status, 416);
     assert!(beyond.head.contains("content-range: bytes */9"));
-    let cases = [("offset=2&limit=1", "l2"), ("offset=2", "l2\nl3"), ("limit=2", "l1\nl2"), ("offset=9", "")];
+    let cases = [
+        ("offset=2&limit=1", "l2"),
+        ("offset=2", "l2\nl3"),
+        ("limit=2", "l1\nl2"),
+        ("offset=9", ""),
+    ];
     for (query, want) in cases {
         let answer = sandbox.get(&format!("/files/download?path=f&{query}")).await;
         assert_eq!(answer.ok().text(), want, "{query}");
         assert!(answer.head.contains("content-type: text/plain"));
     }
-    let both = sandbox.call("GET", "/files/download?path=f&offset=1", &range("bytes=0-1"), b"").await;
+    let both =
+        sandbox.call("GET", "/files/download?path=f&offset=1", &range("bytes=0-1"), b"").await;
     both.refused(400, "INVALID_REQUEST_BODY");
     sandbox.get("/files/download?path=none").await.refused(404, "FILE_NOT_FOUND");
     sandbox.get("/files/download").await.refused(400, "MISSING_QUERY");

@@ -17,6 +17,8 @@ pub(crate) struct Layout {
     pub(crate) v2_limits: bool,
     /// Roots of the v1 trees in use, by controller.
     pub(crate) v1: BTreeMap<String, PathBuf>,
+    /// Roots of every tree, used or not: OCI runtimes make groups in all of them.
+    pub(super) all: Vec<PathBuf>,
 }
 
 impl Layout {
@@ -30,10 +32,14 @@ impl Layout {
 
     /// The layout that a list of mounts shows; `controllers` tells which a v2 root has.
     pub(super) fn from_mounts(mounts: &str, controllers: impl Fn(&PathBuf) -> String) -> Self {
-        let mut layout = Self { unified: None, v2_limits: false, v1: BTreeMap::new() };
+        let mut layout =
+            Self { unified: None, v2_limits: false, v1: BTreeMap::new(), all: Vec::new() };
         for line in mounts.lines() {
             let fields: Vec<&str> = line.split(' ').collect();
             let [_, target, kind, options, ..] = fields[..] else { continue };
+            if matches!(kind, "cgroup" | "cgroup2") {
+                layout.all.push(target.into());
+            }
             match kind {
                 "cgroup2" if layout.unified.is_none() => layout.unified = Some(target.into()),
                 "cgroup" => {

@@ -13,6 +13,7 @@ use atoll_engine::seam::{Capabilities, Event, Runtime, RuntimeError};
 use tokio::sync::mpsc;
 
 use super::{LocalRuntime, locked};
+use crate::live::Live;
 use crate::protocol::files;
 use crate::{doctor, logs, snapshots, volumes};
 
@@ -106,7 +107,7 @@ impl Runtime for LocalRuntime {
     }
 
     async fn connect(&self, id: &SandboxId, port: Port) -> Result<BoxedIo> {
-        let live = self.0.live(id.as_str()).ok_or_else(|| unknown(id))?;
+        let live = self.running(id)?;
         let opened: io::Result<BoxedIo> = match port {
             Port::Agent => live.agent().await.map(|stream| Box::new(stream) as BoxedIo),
             Port::Tcp(port) => self
@@ -127,7 +128,11 @@ impl Runtime for LocalRuntime {
     }
 
     async fn logs(&self, id: &SandboxId, bytes_max: usize) -> Result<LogTail> {
-        let file = self.0.layout.sandbox(id.as_str()).join(files::LOG);
+        let dir = self.0.layout.sandbox(id.as_str());
+        if !dir.is_dir() {
+            return Err(Error::not_found(format!("sandbox {id}")));
+        }
+        let file = dir.join(files::LOG);
         let kept = match (std::fs::read(&file), self.0.live(id.as_str())) {
             (Ok(bytes), _) => LogTail { bytes, truncated: false },
             // A spawner that died took the ring with it; the sandbox itself goes on.
@@ -141,7 +146,7 @@ impl Runtime for LocalRuntime {
     }
 
     async fn usage(&self, id: &SandboxId) -> Result<Usage> {
-        self.0.live(id.as_str()).ok_or_else(|| unknown(id))?;
+        self.running(id)?;
         let counted = self.0.cgroups.counted(id.as_str());
         Ok(Usage { cpu: counted.cpu, memory_bytes: counted.memory_bytes, pids: counted.pids })
     }
@@ -183,6 +188,18 @@ impl Runtime for LocalRuntime {
 }
 
 impl LocalRuntime {
+    /// The handles of a sandbox that has a process.
+    fn running(&self, id: &SandboxId) -> Result<Arc<Live>> {
+        match self.0.live(id.as_str()) {
+            Some(live) => Ok(live),
+            None if self.0.layout.sandbox(id.as_str()).is_dir() => {
+                let message = format!("sandbox {id} has no process");
+                Err(Error::conflict(message).with_reason("SANDBOX_NOT_RUNNING"))
+            }
+            None => Err(Error::not_found(format!("sandbox {id}"))),
+        }
+    }
+
     async fn freeze(&self, id: &str, frozen: bool) -> Result<Observed, RuntimeError> {
         let Some(live) = self.0.live(id) else { return self.0.seen(id).await };
         if live.has_ended() {
@@ -201,8 +218,4 @@ impl LocalRuntime {
             )),
         }
     }
-}
-
-fn unknown(id: &SandboxId) -> Error {
-    Error::conflict(format!("sandbox {id} has no process")).with_reason("SANDBOX_NOT_RUNNING")
 }

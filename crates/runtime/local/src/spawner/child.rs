@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use super::rootfs::{self, Context};
-use crate::protocol::Launch;
+use crate::protocol::{Launch, files};
 use crate::sys::mount::{self, Attributes, Filesystem};
 use crate::sys::{self, process};
 
@@ -80,29 +80,34 @@ pub(super) struct Prepared {
 /// Builds the sandbox and becomes its agent. Returns only when that failed.
 pub(super) fn become_sandbox(launch: &Launch, prepared: &Prepared) -> io::Error {
     match build(launch, prepared) {
-        Ok(agent) => process::exec(agent.as_fd(), &[c"atoll-agent"]),
+        Ok(agent) => {
+            let error = process::exec(agent.as_fd(), &[c"atoll-agent"]);
+            io::Error::new(error.kind(), format!("running the agent: {error}"))
+        }
         Err(error) => error,
     }
 }
 
 fn build(launch: &Launch, prepared: &Prepared) -> io::Result<OwnedFd> {
-    process::new_session()?;
+    process::new_session().context(|| "session".into())?;
     join_v1_groups(launch)?;
     if let Some(network) = &prepared.network {
         process::join(network.as_fd(), libc::CLONE_NEWNET).context(|| "network".into())?;
     }
-    mount::make_all_private()?;
+    mount::make_all_private().context(|| "private mounts".into())?;
     let agent = agent_program(&launch.agent)?;
-    let top = rootfs::mount_roots(&launch.dir, &launch.roots, prepared.ids.as_fd())?;
+    let top = launch.dir.join(files::ROOT);
+    let (first_id, ids) = (prepared.first_id, prepared.ids.as_fd());
+    rootfs::mount_roots(&launch.dir, &top, &launch.roots, first_id, ids)?;
     populate(&top, launch, prepared)?;
-    std::env::set_current_dir(&top)?;
+    std::env::set_current_dir(&top).context(|| "entering the new root".into())?;
     mount::pivot_here().context(|| "entering the files".into())?;
     process::set_hostname(&launch.hostname).context(|| "host name".into())?;
     process::unshare(libc::CLONE_NEWCGROUP).context(|| "control group namespace".into())?;
     process::join(prepared.ids.as_fd(), libc::CLONE_NEWUSER).context(|| "user namespace".into())?;
-    process::become_root()?;
-    hand_over(prepared)?;
-    process::limit(libc::RLIMIT_CORE, 0)?;
+    process::become_root().context(|| "becoming root inside".into())?;
+    hand_over(prepared).context(|| "descriptors".into())?;
+    process::limit(libc::RLIMIT_CORE, 0).context(|| "core limit".into())?;
     process::default_signals();
     process::block_signals(false)?;
     // The filter needs a capability that the next line gives up.
@@ -136,7 +141,7 @@ fn populate(top: &Path, launch: &Launch, prepared: &Prepared) -> io::Result<()> 
             rootfs::make_folder(root.as_fd(), Path::new(folder), false)
                 .context(|| format!("making {folder}"))?;
         }
-        rootfs::write_files(top, launch.files.iter())
+        rootfs::write_files(root.as_fd(), launch.files.iter())
     })?;
     attach_new(Filesystem::open(c"proc")?, &top.join("proc"), NO_PROGRAMS)
         .context(|| "proc".into())?;

@@ -29,16 +29,17 @@ const PASSED_ON: &str = "3";
 /// Mounts the files and runs the program; the end of `progress` tells how it went.
 pub(super) fn start(
     config: &SpawnerConfig,
+    stage: &Stage,
     launch: &Launch,
     identity: Identity,
     cable: Cable,
 ) -> Result<Starting, (io::Error, Identity, Cable)> {
-    match begin(config, launch, &identity, &cable) {
+    match begin(config, stage, launch, &identity, &cable) {
         Ok((pid, pidfd, progress, log)) => {
             Ok(Starting { pid, pidfd, progress, resources: Held { identity, cable, log } })
         }
         Err(error) => {
-            release_files(&launch.dir);
+            stage.release(&launch.dir);
             Err((error, identity, cable))
         }
     }
@@ -48,28 +49,20 @@ pub(super) fn start(
 pub(super) fn finish(launch: &Launch, starting: &mut Starting) -> Result<(), String> {
     let found = std::fs::read_to_string(launch.dir.join(PID_FILE))
         .and_then(|text| text.trim().parse().map_err(io::Error::other))
-        .and_then(|pid| Ok((pid, process::open_pid(pid)?)));
-    let (pid, pidfd) = found.map_err(|e| format!("the OCI runtime left no process: {e}"))?;
-    starting.pid = pid;
-    starting.pidfd = pidfd;
-    Ok(())
-}
-
-/// Lets the program forget a sandbox that has ended.
-pub(super) fn forget(config: &SpawnerConfig, program: &str, dir: &Path) {
-    release_files(dir);
-    let Some(id) = dir.file_name() else { return };
-    let forgotten =
-        command(config, program).args(["delete", "--force"]).arg(id).stderr(Stdio::null()).spawn();
-    if let Err(error) = forgotten {
-        super::serve::log(&format!("{program} delete: {error}"));
+        .map_err(|e| format!("the OCI runtime left no process: {e}"))?;
+    starting.pid = found;
+    // One that has ended already can't be opened; its end is known by its number.
+    if let Ok(pidfd) = process::open_pid(found) {
+        starting.pidfd = pidfd;
     }
+    Ok(())
 }
 
 type Begun = (i32, OwnedFd, std::io::PipeReader, OwnedFd);
 
 fn begin(
     config: &SpawnerConfig,
+    stage: &Stage,
     launch: &Launch,
     identity: &Identity,
     cable: &Cable,
@@ -80,9 +73,13 @@ fn begin(
     let log = sys::sealed_memory(c"atoll-log", launch.log_bytes)?;
     let socket = launch::agent_socket(launch)?;
     let agent_config = sys::memory_file(c"atoll-config", launch.agent_config.as_bytes())?;
-    mount_files(launch, identity)?;
-    let network = cable.namespace.try_clone()?;
-    let bundle = config::render(launch, identity.first_id, &network, AGENT_INSIDE);
+    stage.furnish(launch, identity)?;
+    let places = config::Places {
+        root: stage.root(launch),
+        agent: stage.agent(),
+        agent_inside: AGENT_INSIDE,
+    };
+    let bundle = config::render(launch, identity.first_id, &cable.namespace, &places);
     std::fs::write(launch.dir.join("config.json"), bundle)?;
     let group = match &launch.cgroups.unified {
         Some(dir) => Some(sys::open_at(None, dir, libc::O_DIRECTORY)?),
@@ -158,23 +155,67 @@ fn command(config: &SpawnerConfig, program: &str) -> Command {
     command
 }
 
-/// Mounts the sandbox's files in the spawner's mount namespace, for the program to find.
-fn mount_files(launch: &Launch, identity: &Identity) -> io::Result<()> {
-    let ids = identity.namespace.as_fd();
-    let top = rootfs::mount_roots(&launch.dir, &launch.roots, ids)?;
-    detach_layers(&launch.dir);
-    let root = sys::open_path(&top)?;
-    process::as_file_owner(identity.first_id, || {
-        rootfs::make_folder(root.as_fd(), Path::new(AGENT_INSIDE), true)?;
-        for folder in ["/proc", "/sys", "/dev"] {
-            rootfs::make_folder(root.as_fd(), Path::new(folder), false)?;
-        }
-        rootfs::write_files(&top, launch.files.iter())
-    })?;
-    for bind in &launch.mounts {
-        rootfs::bind(&top, bind, identity.first_id, ids)?;
+/// Where an OCI runtime finds a sandbox's files and the agent. It looks with the sandbox's own
+/// ids, which may not walk the data folder; this place exists in the spawner's mounts only.
+pub(super) struct Stage(PathBuf);
+
+impl Stage {
+    /// Makes the place.
+    pub(super) fn make(config: &SpawnerConfig) -> io::Result<Self> {
+        let place = PathBuf::from("/run").join(format!("atoll-{}", config.label));
+        std::fs::create_dir_all(&place)?;
+        let memory = mount::Filesystem::open(c"tmpfs")?;
+        memory.set(c"mode", b"711")?;
+        mount::attach(memory.mount(0)?.as_fd(), &place)?;
+        Ok(Self(place))
     }
-    Ok(())
+
+    /// Takes it away.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        mount::detach(&self.0)?;
+        std::fs::remove_dir(&self.0)
+    }
+
+    fn root(&self, launch: &Launch) -> PathBuf {
+        self.0.join(&launch.id)
+    }
+
+    fn agent(&self) -> PathBuf {
+        self.0.join("agent")
+    }
+
+    /// Mounts the sandbox's files for the program to find.
+    fn furnish(&self, launch: &Launch, identity: &Identity) -> io::Result<()> {
+        if !self.agent().exists() {
+            std::fs::File::create_new(self.agent())?;
+            mount::attach(mount::clone_tree(&launch.agent, false)?.as_fd(), &self.agent())?;
+        }
+        let (top, ids) = (self.root(launch), identity.namespace.as_fd());
+        std::fs::create_dir(&top)?;
+        rootfs::mount_roots(&launch.dir, &top, &launch.roots, identity.first_id, ids)?;
+        detach_layers(&launch.dir);
+        let root = sys::open_path(&top)?;
+        process::as_file_owner(identity.first_id, || {
+            rootfs::make_folder(root.as_fd(), Path::new(AGENT_INSIDE), true)?;
+            for folder in ["/proc", "/sys", "/dev"] {
+                rootfs::make_folder(root.as_fd(), Path::new(folder), false)?;
+            }
+            rootfs::write_files(root.as_fd(), launch.files.iter())
+        })?;
+        for bind in &launch.mounts {
+            rootfs::bind(&top, bind, identity.first_id, ids)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the files of a sandbox that has ended, or never began.
+    pub(super) fn release(&self, dir: &Path) {
+        detach_layers(dir);
+        let Some(id) = dir.file_name() else { return };
+        let top = self.0.join(id);
+        // One that was never mounted needs no unmounting.
+        let _unmounted = mount::detach(&top).and_then(|()| std::fs::remove_dir(&top));
+    }
 }
 
 /// The overlay holds on to its layers by itself.
@@ -185,11 +226,6 @@ fn detach_layers(dir: &Path) {
             let _unmounted = mount::detach(&layer);
         }
     }
-}
-
-fn release_files(dir: &Path) {
-    detach_layers(dir);
-    let _unmounted = mount::detach(&dir.join(files::ROOT));
 }
 
 fn subfolders(dir: &Path) -> Vec<PathBuf> {

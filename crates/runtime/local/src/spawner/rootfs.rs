@@ -5,11 +5,12 @@
 //! snapshot is simply the writable folder.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::protocol::{Bind, Root, files};
+use crate::sys;
 use crate::sys::mount::{self, Attributes, Filesystem};
 use crate::sys::process::as_file_owner;
 
@@ -27,16 +28,24 @@ impl<T> Context<T> for io::Result<T> {
     }
 }
 
-/// Mounts all of a sandbox's overlays below `dir/root` in the present mount namespace.
-pub(super) fn mount_roots(dir: &Path, roots: &[Root], ids: BorrowedFd<'_>) -> io::Result<PathBuf> {
-    let top = dir.join(files::ROOT);
+/// Mounts all of a sandbox's overlays at `top` in the present mount namespace; its layers are
+/// shown below `dir` on the way.
+pub(super) fn mount_roots(
+    dir: &Path,
+    top: &Path,
+    roots: &[Root],
+    first_id: u32,
+    ids: BorrowedFd<'_>,
+) -> io::Result<()> {
     for (number, root) in roots.iter().enumerate() {
-        let overlay = overlay(dir, number, root, ids)?;
+        // Overlayfs works on the writable layer as whoever mounted it, so that must be an id
+        // which the layer's map knows.
+        let overlay = as_file_owner(first_id, || overlay(dir, number, root, ids))?;
         let target = top.join(root.target.strip_prefix("/").unwrap_or(&root.target));
         mount::attach(overlay.as_fd(), &target)
             .context(|| format!("attaching the files of {}", root.target.display()))?;
     }
-    Ok(top)
+    Ok(())
 }
 
 /// One overlay, attached nowhere yet.
@@ -78,7 +87,7 @@ fn show_with_ids(source: &Path, place: &Path, ids: BorrowedFd<'_>) -> io::Result
 /// Puts a folder from outside where the sandbox wants it. Links inside can't lead it elsewhere.
 pub(super) fn bind(top: &Path, bind: &Bind, first_id: u32, ids: BorrowedFd<'_>) -> io::Result<()> {
     let doing = || format!("mounting a volume at {}", bind.target.display());
-    let root = crate::sys::open_path(top)?;
+    let root = sys::open_path(top)?;
     let file = std::fs::metadata(&bind.source).context(doing)?.is_file();
     let target =
         as_file_owner(first_id, || make_folder(root.as_fd(), &bind.target, file)).context(doing)?;
@@ -99,16 +108,16 @@ pub(super) fn make_folder(root: BorrowedFd<'_>, path: &Path, file: bool) -> io::
     let parts: Vec<_> = path.components().filter_map(name_of).collect();
     for (depth, part) in parts.iter().enumerate() {
         walked.push(part);
-        let opened = crate::sys::open_in_root(root, &walked, libc::O_PATH);
+        let opened = sys::open_in_root(root, &walked, libc::O_PATH);
         here = match opened {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let place = PathBuf::from(format!("/proc/self/fd/{}", here.as_raw_fd())).join(part);
+                // By descriptor: the ids that own the tree may not walk the host's folders.
                 if file && depth + 1 == parts.len() {
-                    std::fs::File::create_new(&place)?;
+                    sys::make_file_at(here.as_fd(), Path::new(part))?;
                 } else {
-                    std::fs::create_dir(&place)?;
+                    sys::make_folder_at(here.as_fd(), Path::new(part))?;
                 }
-                crate::sys::open_in_root(root, &walked, libc::O_PATH)?
+                sys::open_in_root(root, &walked, libc::O_PATH)?
             }
             other => other?,
         };
@@ -123,28 +132,21 @@ fn name_of(component: std::path::Component<'_>) -> Option<std::ffi::OsString> {
     }
 }
 
-/// Writes small files into the tree, following no link out of it.
+/// Writes small files into the tree below `root`, following no link out of it.
 pub(super) fn write_files<'a>(
-    top: &Path,
+    root: BorrowedFd<'_>,
     files: impl Iterator<Item = (&'a String, &'a String)>,
 ) -> io::Result<()> {
     use std::io::Write;
-    let root = crate::sys::open_path(top)?;
     for (path, content) in files {
+        let doing = || format!("writing {path} into the sandbox");
         let path = Path::new(path);
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
         // An image without that folder has no use for the file.
-        let Ok(dir) = crate::sys::open_in_root(root.as_fd(), parent, libc::O_PATH) else {
-            continue;
-        };
-        let place = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
-        match std::fs::remove_file(&place) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = std::fs::File::create_new(&place)?;
-        file.write_all(content.as_bytes())
-            .context(|| format!("writing {} into the sandbox", path.display()))?;
+        let Ok(dir) = sys::open_in_root(root, parent, libc::O_PATH) else { continue };
+        sys::remove_file_at(dir.as_fd(), Path::new(name)).context(doing)?;
+        let mut file = sys::make_file_at(dir.as_fd(), Path::new(name)).context(doing)?;
+        file.write_all(content.as_bytes()).context(doing)?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::identity::Identities;
 use super::launch::{self, Held, Starting};
-use super::oci;
+use super::oci::{self, Stage};
 use crate::files::{read_json, write_json};
 use crate::net::{Cable, Router};
 use crate::protocol::{
@@ -23,6 +23,8 @@ const LISTENER: u64 = 0;
 const REQUEST_BYTES_MAX: usize = 8 << 20;
 /// Quiet time after which the next network is made ready.
 const IDLE_MS: i32 = 20;
+/// Ends remembered for starts that are not finished.
+const EARLY_ENDS_MAX: usize = 1024;
 /// Orphans are collected at least this often.
 const TICK_MS: i32 = 2000;
 
@@ -66,6 +68,10 @@ pub(super) struct Spawner {
     running: HashMap<i32, Running>,
     next_token: u64,
     ever_attached: bool,
+    /// Made for the first OCI launch.
+    stage: Option<Stage>,
+    /// Ends of processes that no start has claimed yet.
+    early_ends: HashMap<i32, i32>,
 }
 
 impl Spawner {
@@ -87,6 +93,8 @@ impl Spawner {
             running: HashMap::new(),
             next_token: LISTENER + 1,
             ever_attached: false,
+            stage: None,
+            early_ends: HashMap::new(),
         };
         spawner.respect_earlier_sandboxes();
         Ok(spawner)
@@ -104,6 +112,9 @@ impl Spawner {
                 self.handle(token);
             }
             self.collect_ended();
+        }
+        if let Some(stage) = &self.stage {
+            stage.remove()?;
         }
         self.router.stop()
     }
@@ -256,12 +267,26 @@ impl Spawner {
         let identity = self.identities.take()?;
         let started = match &launch.launcher {
             Launcher::Native => launch::native(launch, identity, cable),
-            Launcher::Oci { .. } => oci::start(&self.config, launch, identity, cable),
+            Launcher::Oci { .. } => match self.stage() {
+                Ok(()) => {
+                    let stage = self.stage.as_ref().expect("it has just been made");
+                    oci::start(&self.config, stage, launch, identity, cable)
+                }
+                Err(error) => Err((error, identity, cable)),
+            },
         };
         started.map_err(|(error, identity, _)| {
             self.identities.give_back(identity);
             error
         })
+    }
+
+    /// Makes the place where OCI runtimes look, when the first one needs it.
+    fn stage(&mut self) -> io::Result<()> {
+        if self.stage.is_none() {
+            self.stage = Some(Stage::make(&self.config)?);
+        }
+        Ok(())
     }
 
     fn finish_start(&mut self, pending: Pending) {
@@ -275,6 +300,9 @@ impl Spawner {
             (Ok(_), Launcher::Oci { .. }) => oci::finish(&launch, &mut starting),
         };
         if let Err(message) = outcome {
+            if let (Launcher::Oci { .. }, Some(stage)) = (&launch.launcher, &self.stage) {
+                stage.release(&launch.dir);
+            }
             self.identities.give_back(starting.resources.identity);
             answer(&client, &Answer::Failed { message });
             return;
@@ -291,7 +319,13 @@ impl Spawner {
         let Starting { pid, pidfd, resources: held, .. } = starting;
         let running = Running { dir: launch.dir, held, launcher: launch.launcher, pidfd };
         self.running.insert(pid, running);
-        let watched = self.watch(Watched::Process(pid));
+        let watched = match self.early_ends.remove(&pid) {
+            Some(code) => {
+                self.ended(pid, code);
+                Ok(())
+            }
+            None => self.watch(Watched::Process(pid)),
+        };
         match kept.and(watched) {
             Ok(()) => answer(&client, &Answer::Launched(launched)),
             Err(error) => answer(&client, &Answer::Failed { message: error.to_string() }),
@@ -301,16 +335,27 @@ impl Spawner {
     /// Writes down how ended sandboxes ended and takes back what they held.
     fn collect_ended(&mut self) {
         while let Some((pid, code)) = process::reap_any() {
-            let Some(running) = self.running.remove(&pid) else { continue };
-            self.watched.retain(|_, what| !matches!(what, Watched::Process(p) if *p == pid));
-            if running.dir.is_dir() {
-                keep_last_words(&running, code);
-            }
-            if let Launcher::Oci { program, .. } = &running.launcher {
-                oci::forget(&self.config, program, &running.dir);
-            }
-            self.identities.give_back(running.held.identity);
+            self.ended(pid, code);
         }
+    }
+
+    fn ended(&mut self, pid: i32, code: i32) {
+        let Some(running) = self.running.remove(&pid) else {
+            // A helper of ours, or a sandbox that ended before its start was finished.
+            if self.early_ends.len() == EARLY_ENDS_MAX {
+                self.early_ends.clear();
+            }
+            self.early_ends.insert(pid, code);
+            return;
+        };
+        self.watched.retain(|_, what| !matches!(what, Watched::Process(p) if *p == pid));
+        if running.dir.is_dir() {
+            keep_last_words(&running, code);
+        }
+        if let (Launcher::Oci { .. }, Some(stage)) = (&running.launcher, &self.stage) {
+            stage.release(&running.dir);
+        }
+        self.identities.give_back(running.held.identity);
     }
 }
 

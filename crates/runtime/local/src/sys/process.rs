@@ -3,6 +3,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
 use super::{checked, checked_long, owned};
 
 /// `CLONE_INTO_CGROUP`; libc's constant of that name overflows its type and is zero.
@@ -166,20 +169,6 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Resu
 
 /// Keeps exactly these capabilities, in every set.
 pub(crate) fn keep_capabilities(keep: &[u32]) -> io::Result<()> {
-    /// `_LINUX_CAPABILITY_VERSION_3`.
-    const VERSION: u32 = 0x2008_0522;
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    #[repr(C)]
-    #[derive(Clone, Copy)]
-    struct Data {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
     for capability in 0..64 {
         if !keep.contains(&capability) {
             // Numbers beyond what the kernel knows are refused: that is the end of the list.
@@ -189,16 +178,50 @@ pub(crate) fn keep_capabilities(keep: &[u32]) -> io::Result<()> {
         }
     }
     prctl(libc::PR_CAP_AMBIENT, u64::from(libc::PR_CAP_AMBIENT_CLEAR_ALL.unsigned_abs()))?;
-    let mut data = [Data { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    let mut sets = [CapabilitySet::default(); 2];
     for capability in keep {
-        let word = &mut data[(capability / 32) as usize];
+        let word = &mut sets[(capability / 32) as usize];
         word.effective |= 1 << (capability % 32);
         word.permitted |= 1 << (capability % 32);
     }
-    let header = Header { version: VERSION, pid: 0 };
-    // SAFETY: header and data have the layout the kernel documents for version 3.
-    checked_long(unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) })
+    set_capabilities(sets)
+}
+
+/// Half of a process's capabilities, as the kernel lays them out in version 3.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapabilitySet {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3`, for the calling thread.
+const CAPABILITY_HEADER: CapabilityHeader = CapabilityHeader { version: 0x2008_0522, pid: 0 };
+
+fn set_capabilities(sets: [CapabilitySet; 2]) -> io::Result<()> {
+    let header = CAPABILITY_HEADER;
+    // SAFETY: header and sets have the layout the kernel documents for version 3.
+    checked_long(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) })
         .map(drop)
+}
+
+/// Makes every capability effective that the process may have.
+fn use_all_capabilities() -> io::Result<()> {
+    let mut header = CAPABILITY_HEADER;
+    let mut sets = [CapabilitySet::default(); 2];
+    // SAFETY: header and sets have the layout the kernel documents for version 3.
+    checked_long(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) })?;
+    for set in &mut sets {
+        set.effective = set.permitted;
+    }
+    set_capabilities(sets)
 }
 
 /// Puts a system call filter on this process and all that come from it.
@@ -232,15 +255,16 @@ pub(crate) fn exec(program: BorrowedFd<'_>, args: &[&std::ffi::CStr]) -> io::Err
     io::Error::last_os_error()
 }
 
-/// Does file work as the user and group `id`. Files made in a sandbox's tree must belong to ids
-/// that its maps know.
+/// Does file work as the user and group `id`, with all capabilities. Files made in a sandbox's
+/// tree must belong to ids that its maps know.
 pub(crate) fn as_file_owner<T>(id: u32, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     // SAFETY: plain integers; these calls report no error and the old ids are restored below.
     unsafe {
         libc::setfsgid(id);
         libc::setfsuid(id);
     }
-    let result = work();
+    // Leaving id 0 took the capabilities over files away.
+    let result = use_all_capabilities().and_then(|()| work());
     // SAFETY: as above.
     unsafe {
         libc::setfsuid(0);
@@ -253,4 +277,11 @@ pub(crate) fn as_file_owner<T>(id: u32, work: impl FnOnce() -> io::Result<T>) ->
 pub(crate) fn set_hostname(name: &str) -> io::Result<()> {
     // SAFETY: pointer and length are those of `name`.
     checked(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }).map(drop)
+}
+
+/// Lets the asynchronous runtime say when the process has ended.
+pub(crate) fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the descriptor is owned by the result, so it stays open and the same as long as it
+    // is registered.
+    unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(Into::into)
 }

@@ -15,19 +15,28 @@ pub(super) fn read(limits: &BTreeMap<String, String>) -> Result<Resources, ApiEr
     for (key, text) in limits {
         let field = format!("resourceLimits.{key}");
         match key.as_str() {
-            "cpu" => resources.cpu_millis = Some(cpu(text).ok_or_else(|| {
-                ApiError::invalid(&field, "write cores such as \"0.5\" or \"2\", or \"500m\"")
-            })?),
-            "memory" => resources.memory_bytes = Some(memory(text).ok_or_else(|| {
-                ApiError::invalid(
-                    &field,
-                    "write a whole number above 0 with an optional unit: Ki Mi Gi Ti K M G T",
+            "cpu" => {
+                resources.cpu_millis = Some(cpu(text).ok_or_else(|| {
+                    ApiError::invalid(&field, "write cores such as \"0.5\" or \"2\", or \"500m\"")
+                })?)
+            }
+            "memory" => {
+                resources.memory_bytes = Some(memory(text).ok_or_else(|| {
+                    ApiError::invalid(
+                        &field,
+                        "write a whole number above 0 with an optional unit: Ki Mi Gi Ti K M G T",
+                    )
+                })?)
+            }
+            "pids" => {
+                resources.pids = Some(
+                    count(text)
+                        .ok_or_else(|| ApiError::invalid(&field, "write a whole number above 0"))?,
                 )
-            })?),
-            "pids" => resources.pids = Some(count(text).ok_or_else(|| {
-                ApiError::invalid(&field, "write a whole number above 0")
-            })?),
-            "gpu" => return Err(ApiError::invalid(&field, "this server has no GPUs; leave it out")),
+            }
+            "gpu" => {
+                return Err(ApiError::invalid(&field, "this server has no GPUs; leave it out"));
+            }
             _ => {
                 return Err(ApiError::invalid(
                     &field,
@@ -96,7 +105,8 @@ mod tests {
         {
             assert_eq!(cpu(text), Some(millis), "{text}");
         }
-        for text in ["", ".", "0", "-1", "1.x", "m", "1e3", "0.0001", "99999999999999999999", "∞"] {
+        for text in ["", ".", "0", "-1", "1.x", "m", "1e3", "0.0001", "99999999999999999999", "∞"]
+        {
             assert_eq!(cpu(text), None, "{text}");
         }
     }

@@ -26,9 +26,8 @@ impl Volume {
     pub(crate) fn read(volume: &Object<'_>, problems: &mut Problems) -> Option<Self> {
         let mut backends = Vec::new();
         if let Some(host) = volume.object(problems, "host") {
-            backends.extend(
-                host.required_string(problems, "path").map(|path| Backend::Host { path }),
-            );
+            backends
+                .extend(host.required_string(problems, "path").map(|path| Backend::Host { path }));
         }
         if let Some(claim) = volume.object(problems, "pvc") {
             let create = claim.flag(problems, "createIfNotExists").unwrap_or(true);
@@ -39,9 +38,11 @@ impl Volume {
             claim.string(problems, "storage");
             claim.strings(problems, "accessModes");
             backends.extend(
-                claim
-                    .required_string(problems, "claimName")
-                    .map(|name| Backend::Claim { name, create, delete_with_sandbox }),
+                claim.required_string(problems, "claimName").map(|name| Backend::Claim {
+                    name,
+                    create,
+                    delete_with_sandbox,
+                }),
             );
         }
         if volume.get("ossfs").is_some() {

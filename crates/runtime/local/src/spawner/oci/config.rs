@@ -1,10 +1,11 @@
 //! The OCI description of a sandbox.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::protocol::{Launch, Launcher, files};
+use crate::protocol::{Launch, Launcher};
 use crate::spawner::child::{CAPABILITY_NAMES, HIDDEN, READ_ONLY};
 use crate::spawner::identity::IDS_EACH;
 use crate::spawner::seccomp;
@@ -12,8 +13,20 @@ use crate::spawner::seccomp;
 /// Length of a processor quota's period.
 const PERIOD_MICROS: u64 = 100_000;
 
+/// Where the program finds things.
+pub(super) struct Places {
+    pub(super) root: PathBuf,
+    pub(super) agent: PathBuf,
+    pub(super) agent_inside: &'static str,
+}
+
 /// The bundle's `config.json`.
-pub(super) fn render(launch: &Launch, first_id: u32, network: &OwnedFd, agent: &str) -> Vec<u8> {
+pub(super) fn render(
+    launch: &Launch,
+    first_id: u32,
+    network: &OwnedFd,
+    places: &Places,
+) -> Vec<u8> {
     let ids = json!([{ "containerID": 0, "hostID": first_id, "size": IDS_EACH }]);
     // The program is a descendant of this process, which keeps the descriptor open.
     let network = format!("/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
@@ -22,11 +35,11 @@ pub(super) fn render(launch: &Launch, first_id: u32, network: &OwnedFd, agent: &
     let config = json!({
         "ociVersion": "1.0.2",
         "hostname": launch.hostname,
-        "root": { "path": launch.dir.join(files::ROOT), "readonly": false },
+        "root": { "path": places.root, "readonly": false },
         "process": {
             "terminal": false,
             "user": { "uid": 0, "gid": 0 },
-            "args": [agent],
+            "args": [places.agent_inside],
             "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
             "cwd": "/",
             "noNewPrivileges": false,
@@ -36,7 +49,7 @@ pub(super) fn render(launch: &Launch, first_id: u32, network: &OwnedFd, agent: &
                 "permitted": CAPABILITY_NAMES,
             },
         },
-        "mounts": mounts(launch, agent),
+        "mounts": mounts(launch, places),
         "linux": {
             "uidMappings": ids,
             "gidMappings": ids,
@@ -54,7 +67,7 @@ pub(super) fn render(launch: &Launch, first_id: u32, network: &OwnedFd, agent: &
     serde_json::to_vec_pretty(&config).unwrap_or_default()
 }
 
-fn mounts(launch: &Launch, agent: &str) -> Value {
+fn mounts(launch: &Launch, places: &Places) -> Value {
     let shm = format!("size={}", launch.shm_bytes);
     json!([
         { "destination": "/proc", "type": "proc", "source": "proc",
@@ -68,7 +81,7 @@ fn mounts(launch: &Launch, agent: &str) -> Value {
         // The network belongs to the host's user namespace, so a fresh sysfs is not allowed.
         { "destination": "/sys", "type": "bind", "source": "/sys",
           "options": ["rbind", "ro", "nosuid", "noexec", "nodev"] },
-        { "destination": agent, "type": "bind", "source": launch.agent,
+        { "destination": places.agent_inside, "type": "bind", "source": places.agent,
           "options": ["bind", "ro", "nosuid", "nodev"] },
     ])
 }
