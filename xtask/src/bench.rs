@@ -29,12 +29,15 @@ struct Plan {
     busy_calls: usize,
     held: usize,
     json: PathBuf,
+    /// Measure the unoptimised test build, to try the benchmark itself.
+    debug: bool,
 }
 
 impl Plan {
     fn parse(arguments: &[String]) -> Result<Self> {
         let json = target().join("bench.json");
-        let mut plan = Self { rounds: 100, burst: 100, busy_calls: 500, held: 200, json };
+        let mut plan =
+            Self { rounds: 100, burst: 100, busy_calls: 500, held: 200, json, debug: false };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             match argument.as_str() {
@@ -42,7 +45,8 @@ impl Plan {
                     (plan.rounds, plan.burst, plan.busy_calls, plan.held) = (15, 20, 50, 20);
                 }
                 "--json" => plan.json = rest.next().context("--json needs a file name")?.into(),
-                other => bail!("bench knows --quick and --json FILE, not {other:?}"),
+                "--debug" => plan.debug = true,
+                other => bail!("bench knows --quick, --debug and --json FILE, not {other:?}"),
             }
         }
         Ok(plan)
@@ -56,7 +60,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         bail!("sandboxes need root: run it as root");
     }
     packages::ensure(packages::BENCH)?;
-    let programs = build::release()?;
+    let programs = if plan.debug { build::for_tests()? } else { build::release()? };
     let scratch = tempfile::Builder::new().prefix("bench-").tempdir_in(target())?;
     let mut runtimes = Runtimes::prepare(scratch.path())?;
     let server = Server::start(&programs, scratch.path(), atoll::CONFIG)?;

@@ -63,15 +63,16 @@ fn no_sandboxes(server: &Server, key: &str) -> Result<()> {
     let mut client = Client::new(server.address, &[("OPEN-SANDBOX-API-KEY", key)]);
     let list = client.json("GET", "/v1/sandboxes?pageSize=200", None)?;
     let items = list["items"].as_array().context("the list has no items")?;
-    let ids: Vec<&str> = items.iter().filter_map(|item| item["id"].as_str()).collect();
-    if ids.is_empty() {
+    if items.is_empty() {
         return Ok(());
     }
     // Removed all the same, so that the run leaves nothing behind on the machine.
-    for id in &ids {
+    for item in items {
+        let id = item["id"].as_str().context("a sandbox without an id")?;
         client.json("DELETE", &format!("/v1/sandboxes/{id}"), None)?;
     }
-    bail!("the suites did not remove {}", ids.join(", "))
+    let left: Vec<String> = items.iter().map(serde_json::Value::to_string).collect();
+    bail!("the suites did not remove {}", left.join(", "))
 }
 
 fn config(keys: &[String; 2], volumes: &Path) -> String {

@@ -24,7 +24,7 @@ cargo xtask <command>
   build                build target/release/atoll and the static target/release/atoll-agent
   test [STAGE…]        run every check, or only: static, tidy, unit, e2e, conformance
   tidy                 check the rules of the tree that the compiler can't
-  bench [--quick] [--json FILE]
+  bench [--quick] [--debug] [--json FILE]
                        measure against fork+exec, runc and crun; writes target/bench.json
 ";
 

@@ -111,3 +111,6 @@ async fn connection(
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
 }
+
+#[cfg(test)]
+mod tests;

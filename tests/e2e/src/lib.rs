@@ -1,1 +1,9 @@
-//! atoll-e2e
+//! A real server on this machine, for tests and measurements: started, driven over HTTP, crashed
+//! or stopped by its process id, and searched for what it left.
+
+pub mod http;
+pub mod leftovers;
+pub mod programs;
+pub mod sandbox;
+pub mod server;
+pub mod world;

@@ -72,7 +72,7 @@ pub(super) fn run_node(suite: &Path, environment: &[(&str, String)]) -> Result<(
     let mut files: Vec<PathBuf> = list(suite)?;
     files.retain(|path| path.to_string_lossy().ends_with(".test.mjs"));
     anyhow::ensure!(!files.is_empty(), "there are no *.test.mjs files in {}", suite.display());
-    let mut node = program("node", ["--test", "--test-concurrency=2"]);
+    let mut node = program("node", ["--test", "--test-reporter=spec", "--test-concurrency=2"]);
     node.args(&files).current_dir(suite);
     run(node.envs(environment.iter().map(|(k, v)| (k, v))))
 }

@@ -55,7 +55,7 @@ const ROWS: &[Row] = &[
     ),
     row("atoll-cli", &["atoll-server", "atoll-runtime-local"], "verbs speak HTTP like any client"),
     row("atoll-testkit", &[CORE, CONTROL, ENGINE], "contract suites are for every implementation"),
-    row("atoll-e2e", &[], "end-to-end tests use the built programs"),
+    row("atoll-e2e", &["atoll-runtime-local"], "it uses built programs, or a seam with its suite"),
     row("xtask", &[], "the tool must build when the product does not"),
 ];
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Client;
 use crate::error::Error;
@@ -35,8 +36,8 @@ pub(crate) enum Output {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// By itself, with this status.
-    Exit(i32),
-    /// Otherwise; the agent's words.
+    Exit(u8),
+    /// By a signal or its timeout; the agent's words.
     Stopped(String),
 }
 
@@ -105,6 +106,9 @@ struct Failure {
     ename: String,
     #[serde(default)]
     evalue: String,
+    /// Text, a list of texts, or nothing.
+    #[serde(default)]
+    traceback: Value,
 }
 
 /// What an event says to us.
@@ -146,11 +150,13 @@ impl Event {
 }
 
 impl Failure {
+    /// A value that is no exit status says that there was none; the traceback says why.
     fn outcome(self) -> Outcome {
-        match self.evalue.trim().parse() {
-            Ok(code) => Outcome::Exit(code),
-            Err(_) => Outcome::Stopped(format!("{}: {}", self.ename, self.evalue)),
+        if let Ok(code) = self.evalue.trim().parse() {
+            return Outcome::Exit(code);
         }
+        let first = self.traceback.get(0).unwrap_or(&self.traceback).as_str();
+        Outcome::Stopped(first.map_or(format!("{} {}", self.ename, self.evalue), str::to_owned))
     }
 }
 

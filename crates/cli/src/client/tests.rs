@@ -77,6 +77,16 @@ async fn a_stream_without_an_end_is_an_error() {
     assert!(matches!(result, Err(Error::Garbled { .. })), "{result:?}");
 }
 
+#[tokio::test]
+async fn a_command_without_a_status_was_stopped() {
+    for traceback in ["[\"timed out\"]", "\"timed out\""] {
+        let end = format!("{{\"evalue\":\"-1\",\"traceback\":{traceback}}}");
+        let stream = format!("{{\"type\":\"error\",\"error\":{end}}}\n\n");
+        let (result, _) = run(stream.leak()).await;
+        assert_eq!(result.unwrap(), Outcome::Stopped("timed out".to_owned()));
+    }
+}
+
 #[test]
 fn events_are_cut_wherever_the_pieces_are() {
     let wire =

@@ -88,7 +88,7 @@ impl Actor {
     /// The proposal that was part of the commit, if any, becomes the record or is dropped.
     fn decide(&mut self, id: &SandboxId, result: &Result<()>) {
         let Some(record) = self.sandboxes.get_mut(id) else { return };
-        let Some(proposal) = record.proposal.take() else { return };
+        let Some(proposal) = record.proposal.take_if(|proposal| proposal.sent) else { return };
         let created = !record.accepted;
         let answer = match result {
             Ok(()) => {

@@ -84,6 +84,19 @@ async fn a_pause_that_fails_for_good_leaves_it_running() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_failure_of_what_nobody_wants_any_more_delays_nothing() {
+    let bench = Bench::new().await;
+    let id = bench.running().await;
+    bench.machine.hold(Action::Pause);
+    bench.engine.pause(&bench.tenant, &id).await.unwrap();
+    bench.has_begun(2).await;
+    bench.engine.kill(&bench.tenant, &id).await.unwrap();
+    bench.machine.fail_next(1, true);
+    bench.machine.release();
+    bench.machine_holds(0).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_exit_during_an_action_is_not_missed() {
     let bench = Bench::new().await;
     let id = bench.running().await;

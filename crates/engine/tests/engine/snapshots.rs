@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use atoll_control::{Control, Create, SnapshotFilter};
 use atoll_core::{ErrorKind, Phase, Snapshot, SnapshotId, SnapshotState, Source};
-use atoll_engine::Store;
+use atoll_engine::{EngineConfig, Store};
 use atoll_engine::seam::Change;
 use atoll_testkit::{eventually, sample};
 
@@ -87,6 +87,24 @@ async fn a_snapshot_that_fails_says_why() {
     assert!(matches!(&state, SnapshotState::Failed(why) if why.contains("refused")), "{state:?}");
     let refused = bench.engine.create(&bench.tenant, from_snapshot(&id, "sleep 9")).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_was_not_written_never_was() {
+    let config = EngineConfig { snapshots_per_tenant_max: 1, ..EngineConfig::default() };
+    let bench = Bench::with(config).await;
+    let source = bench.running().await;
+    bench.disk.set_full(true);
+    let refused = bench.engine.snapshot(&bench.tenant, &source, None).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    bench.disk.set_full(false);
+    let id = bench.engine.snapshot(&bench.tenant, &source, None).await.unwrap().id.clone();
+    assert_eq!(settled(&bench, &id).await.state, SnapshotState::Ready);
+    eventually("only the second is on disk", async || {
+        (bench.disk.contents().snapshots.len() == 1).then_some(())
+    })
+    .await;
+    assert_eq!(bench.machine.kept(), [id]);
 }
 
 #[tokio::test(start_paused = true)]

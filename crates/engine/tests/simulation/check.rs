@@ -35,9 +35,16 @@ async fn visible(engine: &Engine) -> Vec<Arc<Sandbox>> {
 impl World {
     pub(crate) async fn check_always(&self, engine: &Engine) {
         assert_eq!(self.machine.tally().overlaps, 0, "two actions at once for one sandbox");
+        let shown = visible(engine).await;
+        let mut model = self.model.lock().unwrap();
+        for sandbox in &shown {
+            let reason = sandbox.life.diagnostic().map(|diagnostic| diagnostic.reason.as_str());
+            let lost = reason == Some("SANDBOX_LOST");
+            assert!(!lost || model.lost.contains(&sandbox.id), "{} is not lost", sandbox.id);
+        }
         let shown: BTreeMap<_, _> =
-            visible(engine).await.iter().map(|s| (s.id.clone(), s.life.phase())).collect();
-        for (id, known) in &mut self.model.lock().unwrap().sandboxes {
+            shown.iter().map(|s| (s.id.clone(), s.life.phase())).collect();
+        for (id, known) in &mut model.sandboxes {
             match shown.get(id) {
                 Some(phase) => {
                     assert!(!known.killed, "{id} was killed and is still shown");

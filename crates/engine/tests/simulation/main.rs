@@ -34,9 +34,9 @@ fn run(seed: u64) -> Vec<String> {
     let story = world.story();
     if let Err(panic) = outcome {
         for line in &story {
-            println!("{line}");
+            eprintln!("{line}");
         }
-        println!("seed {seed} failed; ATOLL_SIM_SEED={seed} repeats it");
+        eprintln!("seed {seed} failed; ATOLL_SIM_SEED={seed} repeats it");
         resume_unwind(panic);
     }
     story

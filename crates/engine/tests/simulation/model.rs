@@ -8,6 +8,8 @@ use atoll_core::{Deadline, Expiry, Phase, SandboxId, SnapshotId, TenantId, Times
 pub(crate) struct Model {
     pub(crate) sandboxes: BTreeMap<SandboxId, Known>,
     pub(crate) snapshots: BTreeMap<SnapshotId, KnownSnapshot>,
+    /// Sandboxes that vanished from the machine by themselves.
+    pub(crate) lost: BTreeSet<SandboxId>,
     pub(crate) story: Vec<String>,
 }
 

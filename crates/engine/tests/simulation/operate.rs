@@ -170,7 +170,10 @@ impl World {
         let ids: Vec<_> = self.machine.sandboxes().into_iter().map(|(id, _)| id).collect();
         let Some(id) = self.random.pick(&ids).cloned() else { return };
         match self.random.below(4) {
-            0 => self.machine.lose(&id),
+            0 => {
+                self.machine.lose(&id);
+                self.model.lock().unwrap().lost.insert(id);
+            }
             1 => self.machine.plant(SandboxId::parse(&format!("orphan{id}")).unwrap()),
             code => self.machine.exit(&id, i32::try_from(code).unwrap() - 2),
         }

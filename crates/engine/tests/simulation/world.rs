@@ -14,6 +14,8 @@ use crate::model::Model;
 const STEPS_MAX: u64 = 50;
 /// Scheduler turns between two of them, at the most.
 const TURNS_MAX: u64 = 12;
+/// At least as long as the engine waits between two looks at everything.
+const LOOK: Duration = Duration::from_secs(11);
 
 pub(crate) struct World {
     pub(crate) random: Seeded,
@@ -71,10 +73,16 @@ impl World {
         }));
     }
 
+    fn end_faults(&self) {
+        self.machine.set_chaos(None);
+        self.disk.set_faults(None);
+    }
+
     /// One life of an engine, ended at an arbitrary await point: dropping the scheduler drops
     /// every task wherever it stands.
     pub(crate) fn live_and_crash(&mut self) {
         self.set_faults();
+        let heals = self.random.below(3) == 0;
         let scheduler = scheduler();
         scheduler.block_on(async {
             let engine = self.start().await;
@@ -83,7 +91,17 @@ impl World {
                 for _ in 0..self.random.below(TURNS_MAX) {
                     tokio::task::yield_now().await;
                 }
+                if self.random.below(6) == 0 {
+                    // Real time passes: the engine looks at everything amid all else.
+                    tokio::time::advance(LOOK).await;
+                }
                 self.check_always(&engine).await;
+            }
+            if heals {
+                // The trouble ends while the same engine runs on.
+                self.end_faults();
+                self.converge(&engine).await;
+                self.check_at_rest(&engine).await;
             }
         });
         drop(scheduler);
@@ -110,8 +128,7 @@ impl World {
 
     /// A life without faults that must bring everything to rest, then end everything.
     pub(crate) fn converge_and_clear(&mut self) {
-        self.machine.set_chaos(None);
-        self.disk.set_faults(None);
+        self.end_faults();
         let scheduler = scheduler();
         scheduler.block_on(async {
             let engine = self.start().await;

@@ -169,8 +169,10 @@ impl Runtime for SimRuntime {
     }
 
     async fn observe(&self, id: &SandboxId) -> Result<Observed, RuntimeError> {
+        // An honest answer, but it may be old when it arrives.
+        let seen = self.world().seen(id);
         self.let_others_run().await;
-        Ok(self.world().seen(id))
+        Ok(seen)
     }
 
     async fn list(&self) -> Result<Vec<(SandboxId, Observed)>, RuntimeError> {

@@ -1,0 +1,111 @@
+//! A server with its folder, and its key; and a network of fake hosts for its sandboxes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use crate::http::Client;
+use crate::leftovers;
+use crate::programs::Programs;
+use crate::server::Server;
+
+/// The tests' API key.
+pub const KEY: &str = "e2b_0123456789abcdef0123456789abcdef01234567";
+
+/// A folder in which servers come and go.
+pub struct World {
+    folder: TempDir,
+    programs: Programs,
+    config: String,
+}
+
+impl World {
+    /// A new folder; `config` is TOML added to the configuration's top.
+    pub fn new(config: &str) -> Result<Self> {
+        Ok(Self {
+            folder: tempfile::Builder::new().prefix("atoll-e2e-").tempdir()?,
+            programs: Programs::from_env()?,
+            config: config.to_owned(),
+        })
+    }
+
+    /// A server on this folder.
+    pub fn serve(&self) -> Result<Server> {
+        let config =
+            format!("{}\n[[tenants]]\nname = \"tests\"\nkeys = [\"{KEY}\"]\n", self.config);
+        Server::start(&self.programs, self.folder.path(), &config)
+    }
+
+    /// The servers' data folder.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The programs under test.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// The whole folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Stops the server and makes sure that nothing is left.
+    pub fn end(&self, server: Server) -> Result<()> {
+        server.stop()?;
+        leftovers::none(&self.data())
+    }
+}
+
+/// A client with the tests' key.
+pub fn client(server: &Server) -> Client {
+    Client::new(server.address, &[("OPEN-SANDBOX-API-KEY", KEY)])
+}
+
+/// A network namespace of fake hosts: the only thing that tests' sandboxes can reach.
+pub struct FakeInternet {
+    name: String,
+}
+
+impl FakeInternet {
+    /// A namespace whose loopback has these addresses.
+    pub fn new(label: &str, addresses: &[&str]) -> Result<Self> {
+        let internet = Self { name: format!("atoll-{label}-{}", std::process::id()) };
+        ip(&["netns", "add", &internet.name])?;
+        ip(&["-n", &internet.name, "link", "set", "lo", "up"])?;
+        for address in addresses {
+            ip(&["-n", &internet.name, "addr", "add", &format!("{address}/32"), "dev", "lo"])?;
+        }
+        Ok(internet)
+    }
+
+    /// Its path, for the server's configuration.
+    pub fn path(&self) -> String {
+        format!("/run/netns/{}", self.name)
+    }
+
+    /// A program run on the fake hosts.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.path())).arg(program);
+        command
+    }
+}
+
+impl Drop for FakeInternet {
+    fn drop(&mut self) {
+        if let Err(error) = ip(&["netns", "del", &self.name]) {
+            eprintln!("the fake internet {} stays: {error:#}", self.name);
+        }
+    }
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let output = Command::new("ip").args(words).output().context("can't run ip")?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "ip {}: {}", words.join(" "), said.trim());
+    Ok(())
+}
