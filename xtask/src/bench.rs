@@ -15,9 +15,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 
 use crate::command::{is_root, target};
-use crate::server::Server;
 use crate::{build, packages};
 use atoll::Atoll;
+use atoll_e2e::server::Server;
 use baseline::{Runtimes, TRUE_PROGRAM};
 use report::Report;
 use series::Series;

@@ -3,16 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use atoll_e2e::programs::Programs;
 
 use crate::command::{cargo, output, program, run, target};
-
-/// Where the two programs are.
-pub(crate) struct Programs {
-    /// The server and command-line client.
-    pub atoll: PathBuf,
-    /// The agent.
-    pub agent: PathBuf,
-}
 
 /// Release programs beside each other in `target/release`.
 pub(crate) fn release() -> Result<Programs> {

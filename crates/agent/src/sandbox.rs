@@ -7,6 +7,7 @@ use std::{
     fs::File,
     io::Read,
     os::{fd::OwnedFd, unix::net::UnixListener as StdListener},
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -77,10 +78,13 @@ async fn live(socket: OwnedFd, config: Config, log: &Arc<Ring>) -> Result<u8> {
     };
     let options = Options {
         env: config.env,
-        cwd: config.cwd.map(Into::into),
+        cwd: config.cwd.map(PathBuf::from),
         user: user.clone(),
         access_token: config.access_token,
     };
+    // Commands that start where the agent is start faster. A directory that does not exist is
+    // reported by the first command that wants it.
+    std::env::set_current_dir(options.cwd.as_deref().unwrap_or(Path::new("/"))).ok();
     let guest = Guest::with_reaper(reaper.clone(), options);
     let listener = StdListener::from(socket);
     listener.set_nonblocking(true)?;

@@ -41,10 +41,28 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
 /// What handles ask for.
 pub(crate) enum Request {
-    Create { sandbox: Box<Sandbox>, auth: Option<RegistryAuth>, reply: Reply<Arc<Sandbox>> },
-    Edit { id: SandboxId, edit: Edit, reply: Reply<Arc<Sandbox>> },
-    Keep { id: SandboxId, snapshot: SnapshotId, name: Option<String>, reply: Reply<Arc<Snapshot>> },
-    DeleteSnapshot { id: SnapshotId, reply: Reply<Arc<Snapshot>> },
+    Create {
+        sandbox: Box<Sandbox>,
+        auth: Option<RegistryAuth>,
+        reply: Reply<Arc<Sandbox>>,
+    },
+    Edit {
+        id: SandboxId,
+        edit: Edit,
+        reply: Reply<Arc<Sandbox>>,
+    },
+    Keep {
+        id: SandboxId,
+        snapshot: SnapshotId,
+        name: Option<String>,
+        reply: Reply<Arc<Snapshot>>,
+    },
+    DeleteSnapshot {
+        id: SnapshotId,
+        reply: Reply<Arc<Snapshot>>,
+    },
+    /// Answered once nothing is being removed.
+    Removals(oneshot::Sender<()>),
     Shutdown(oneshot::Sender<()>),
 }
 
@@ -72,6 +90,8 @@ pub(crate) struct Actor {
     looking: bool,
     clock_seen: Timestamp,
     stopping: Option<Vec<oneshot::Sender<()>>>,
+    /// Who waits until nothing is being removed.
+    awaiting_removals: Vec<oneshot::Sender<()>>,
 }
 
 enum Input {
@@ -111,6 +131,7 @@ impl Actor {
             epoch: 0,
             looking: false,
             stopping: None,
+            awaiting_removals: Vec::new(),
         }
     }
 
@@ -194,6 +215,7 @@ impl Actor {
             Request::Edit { id, edit, reply } => self.edit(&id, edit, Some(reply)),
             Request::Keep { id, snapshot, name, reply } => self.keep(&id, snapshot, name, reply),
             Request::DeleteSnapshot { id, reply } => self.delete_snapshot(&id, reply),
+            Request::Removals(reply) => self.awaiting_removals.push(reply),
             Request::Shutdown(_) => unreachable!("taken before"),
         }
     }
@@ -204,6 +226,11 @@ impl Actor {
             self.advance(&id);
         }
         self.commit();
+        if !self.awaiting_removals.is_empty() && !self.sandboxes.values().any(Record::is_leaving) {
+            for reply in self.awaiting_removals.drain(..) {
+                let _caller_gone = reply.send(());
+            }
+        }
     }
 
     fn is_stopped(&self) -> bool {

@@ -59,6 +59,16 @@ impl Engine {
         Ok(Self(Arc::new(Inner { requests, view, counters, runtime, clock, random })))
     }
 
+    /// Returns once nothing is being removed, so that a server that stops for good leaves nothing
+    /// half-done. May take as long as the slowest removal: callers bound it.
+    pub async fn removals_done(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.0.requests.send(Request::Removals(reply)).await.is_ok() {
+            // An error means that the actor is gone, and with it what was waited for.
+            let _gone = done.await;
+        }
+    }
+
     /// Stops after the records are written. Sandboxes go on running; a new engine over the same
     /// store finds them.
     pub async fn shutdown(&self) {

@@ -79,7 +79,6 @@ impl Sessions {
         let session = opened.await?;
         let mut sessions = self.lock();
         if sessions.len() >= SESSIONS_MAX {
-            fs::remove_dir(&session.directory).ok();
             return Err(Error::Full { what: "shell sessions", limit: SESSIONS_MAX });
         }
         sessions.insert(id.clone(), Arc::new(session));
@@ -206,6 +205,13 @@ impl Session {
 
     fn running_pid(&self) -> Option<i32> {
         self.current().as_ref().and_then(|record| record.running_pid())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Usually gone already; this is for a guest that ends with its sessions open.
+        fs::remove_dir_all(&self.directory).ok();
     }
 }
 

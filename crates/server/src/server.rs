@@ -132,7 +132,13 @@ impl Server {
             tracing::info!("stopping; sandboxes go on running");
             draining.store(true, Relaxed);
         };
+        let patience = self.bounds.drain_time_max;
         listener::run(self.listener, self.router, self.bounds, stop).await;
+        if tokio::time::timeout(patience, self.engine.removals_done()).await.is_err() {
+            tracing::warn!(
+                "some sandboxes are still being removed; the next start goes on with it"
+            );
+        }
         self.engine.shutdown().await;
         self.wired.close();
     }

@@ -316,6 +316,12 @@ async fn diagnostics_come_as_json_and_as_text() {
     assert!(events["content"].as_str().unwrap().contains("Running"), "{events}");
     let bad = server.get(&format!("{path}/logs?scope=nonsense")).await;
     assert_eq!(bad.error(), (400, "DIAGNOSTICS_SCOPE_UNSUPPORTED".into()));
+    let recent = server.get(&format!("{path}/logs?since=10m")).await;
+    assert_eq!((recent.text().as_str(), recent.headers.get("atoll-warning")), ("hello", None));
+    let older = server.get(&format!("{path}/logs?since=0s")).await;
+    assert!(older.headers.contains_key("atoll-warning"), "nothing is left out silently");
+    let bad = server.get(&format!("{path}/logs?since=yesterday")).await;
+    assert_eq!(bad.error(), (400, "SANDBOX::INVALID_PARAMETER".into()));
     for tail in ["inspect", "summary"] {
         let text = server.get(&format!("{path}/{tail}")).await;
         assert!(text.headers["content-type"].to_str().unwrap().starts_with("text/plain"));

@@ -1,7 +1,7 @@
 //! The store over redb: one transaction per commit.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use atoll_engine::seam::{Change, Loaded, Store, StoreError};
@@ -15,7 +15,13 @@ const SNAPSHOTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("snapsh
 
 /// Keeps records in one file, or in memory for tests and trials.
 #[derive(Clone)]
-pub struct RedbStore(Arc<Database>);
+pub struct RedbStore {
+    /// Where it can be opened again; nowhere for one in memory.
+    path: Option<PathBuf>,
+    /// None after an error of the disk: redb trusts nothing in memory then, and wants to be opened
+    /// anew.
+    database: Arc<Mutex<Option<Database>>>,
+}
 
 fn failed(doing: &'static str) -> impl FnOnce(redb::Error) -> StoreError {
     move |error| StoreError { doing, cause: error.to_string() }
@@ -27,11 +33,7 @@ impl RedbStore {
     /// # Errors
     /// When the file can't be opened, is damaged, or another server has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let database = Database::create(path).map_err(|error| StoreError {
-            doing: "opening the file of records",
-            cause: format!("{}: {error}", path.display()),
-        })?;
-        Self::with(database)
+        Self::with(Some(path.to_owned()), create(path)?)
     }
 
     /// A store that ends with the process.
@@ -42,43 +44,40 @@ impl RedbStore {
         let database = Database::builder()
             .create_with_backend(InMemoryBackend::new())
             .map_err(|error| failed("making records in memory")(error.into()))?;
-        Self::with(database)
+        Self::with(None, database)
     }
 
     /// Makes the tables, so that later reads always find them.
-    fn with(database: Database) -> Result<Self, StoreError> {
-        let store = Self(Arc::new(database));
-        store.write(Vec::new()).map_err(failed("making the tables of records"))?;
+    fn with(path: Option<PathBuf>, database: Database) -> Result<Self, StoreError> {
+        let store = Self { path, database: Arc::new(Mutex::new(Some(database))) };
+        store.write(Vec::new())?;
         Ok(store)
     }
 
-    fn write(&self, changes: Vec<Encoded>) -> Result<(), redb::Error> {
-        let transaction = self.0.begin_write()?;
-        {
-            let mut sandboxes = transaction.open_table(SANDBOXES)?;
-            let mut snapshots = transaction.open_table(SNAPSHOTS)?;
-            for Encoded { kind, id, bytes } in changes {
-                let table = match kind {
-                    Kind::Sandbox => &mut sandboxes,
-                    Kind::Snapshot => &mut snapshots,
-                };
-                put(table, &id, bytes)?;
-            }
+    /// Writes all changes or none. After an error of the disk the file is opened again, so that
+    /// a disk that has room again is used again.
+    fn write(&self, changes: Vec<Encoded>) -> Result<(), StoreError> {
+        let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (None, Some(path)) = (&*database, &self.path) {
+            *database = Some(create(path)?);
         }
-        transaction.commit()?;
-        Ok(())
+        let open = database.as_ref().ok_or_else(closed)?;
+        let written = write(open, changes);
+        if written.is_err() && self.path.is_some() {
+            *database = None;
+        }
+        written.map_err(failed("writing records"))
     }
 
     fn read(&self) -> Result<Loaded, StoreError> {
         let doing = "reading records";
-        let rows = |table| self.rows(table).map_err(failed(doing));
         let named = |id: &str, cause: String| StoreError { doing, cause: format!("{id}: {cause}") };
         let mut loaded = Loaded::default();
-        for (id, bytes) in rows(SANDBOXES)? {
+        for (id, bytes) in self.rows(SANDBOXES)? {
             let sandbox = record::sandbox_from_bytes(&bytes);
             loaded.sandboxes.push(sandbox.map_err(|e| named(&format!("sandbox {id}"), e))?);
         }
-        for (id, bytes) in rows(SNAPSHOTS)? {
+        for (id, bytes) in self.rows(SNAPSHOTS)? {
             let snapshot = record::snapshot_from_bytes(&bytes);
             loaded.snapshots.push(snapshot.map_err(|e| named(&format!("snapshot {id}"), e))?);
         }
@@ -88,16 +87,53 @@ impl RedbStore {
     fn rows(
         &self,
         table: TableDefinition<'_, &str, &[u8]>,
-    ) -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
-        let transaction = self.0.begin_read()?;
-        let table = transaction.open_table(table)?;
-        let mut rows = Vec::new();
-        for row in table.iter()? {
-            let (id, bytes) = row?;
-            rows.push((id.value().to_owned(), bytes.value().to_owned()));
-        }
-        Ok(rows)
+    ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        rows(database.as_ref().ok_or_else(closed)?, table).map_err(failed("reading records"))
     }
+}
+
+fn create(path: &Path) -> Result<Database, StoreError> {
+    Database::create(path).map_err(|error| StoreError {
+        doing: "opening the file of records",
+        cause: format!("{}: {error}", path.display()),
+    })
+}
+
+fn closed() -> StoreError {
+    let cause = "the file was closed after an error of the disk".to_owned();
+    StoreError { doing: "using the file of records", cause }
+}
+
+fn write(database: &Database, changes: Vec<Encoded>) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut sandboxes = transaction.open_table(SANDBOXES)?;
+        let mut snapshots = transaction.open_table(SNAPSHOTS)?;
+        for Encoded { kind, id, bytes } in changes {
+            let table = match kind {
+                Kind::Sandbox => &mut sandboxes,
+                Kind::Snapshot => &mut snapshots,
+            };
+            put(table, &id, bytes)?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn rows(
+    database: &Database,
+    table: TableDefinition<'_, &str, &[u8]>,
+) -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
+    let transaction = database.begin_read()?;
+    let table = transaction.open_table(table)?;
+    let mut rows = Vec::new();
+    for row in table.iter()? {
+        let (id, bytes) = row?;
+        rows.push((id.value().to_owned(), bytes.value().to_owned()));
+    }
+    Ok(rows)
 }
 
 fn put(
@@ -167,7 +203,7 @@ impl Store for RedbStore {
         let store = self.clone();
         blocking("writing records", move || {
             let encoded = changes.into_iter().map(encode).collect::<Result<_, _>>()?;
-            store.write(encoded).map_err(failed("writing records"))
+            store.write(encoded)
         })
         .await
     }

@@ -60,6 +60,13 @@ impl World {
     }
 }
 
+impl Drop for World {
+    /// A test that failed half-way has left sandboxes.
+    fn drop(&mut self) {
+        leftovers::sweep(&self.data());
+    }
+}
+
 /// A client with the tests' key.
 pub fn client(server: &Server) -> Client {
     Client::new(server.address, &[("OPEN-SANDBOX-API-KEY", KEY)])

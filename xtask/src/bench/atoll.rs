@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::series::Series;
-use crate::http::Client;
-use crate::server::Server;
+use atoll_e2e::http::Client;
+use atoll_e2e::server::Server;
 
 /// The measured server is what an operator gets who configures nothing.
 pub(super) const CONFIG: &str = "";

@@ -7,11 +7,11 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use atoll_e2e::http::Client;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::command::{program, run};
-use crate::http::Client;
 use crate::rootfs;
 
 /// The one user; the three constants after it are the same credential in other clothes.

@@ -56,7 +56,7 @@ const ROWS: &[Row] = &[
     row("atoll-cli", &["atoll-server", "atoll-runtime-local"], "verbs speak HTTP like any client"),
     row("atoll-testkit", &[CORE, CONTROL, ENGINE], "contract suites are for every implementation"),
     row("atoll-e2e", &["atoll-runtime-local"], "it uses built programs, or a seam with its suite"),
-    row("xtask", &[], "the tool must build when the product does not"),
+    row("xtask", &["atoll-e2e"], "the tool must build when the product does not"),
 ];
 
 /// Tests may use these besides.

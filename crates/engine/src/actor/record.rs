@@ -53,6 +53,12 @@ impl Record {
         }
     }
 
+    /// Something of it is still to be removed.
+    pub(super) fn is_leaving(&self) -> bool {
+        let life = &self.sandbox.life;
+        life.desired() == Desired::Gone || life.plan() == Some(Action::Remove)
+    }
+
     pub(super) fn is_visible(&self) -> bool {
         self.accepted && self.sandbox.life.desired() != Desired::Gone
     }

@@ -4,7 +4,7 @@ use atoll_control::{Control, Filter, Paging};
 use atoll_core::{Desired, ErrorKind, Phase};
 use atoll_testkit::{eventually, sample};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, script};
 
 const ALL: Paging = Paging { skip: 0, take: 100 };
 
@@ -98,4 +98,32 @@ async fn what_was_learnt_on_a_full_disk_is_written_later() {
     bench.disk.set_full(false);
     bench.machine_holds(0).await;
     assert_eq!(bench.disk.sandbox(&id).unwrap().life.phase(), Phase::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_is_durable_before_it_is_cleared_away() {
+    let bench = Bench::new().await;
+    let id = bench.running().await;
+    bench.disk.hold();
+    bench.machine.exit(&id, 3);
+    bench.reaches(&id, Phase::Failed).await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!(bench.machine.sandboxes().len(), 1);
+    bench.disk.release();
+    bench.machine_holds(0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_is_sent_once_however_long_its_record_takes() {
+    let bench = Bench::new().await;
+    bench.disk.hold();
+    let (engine, tenant) = (bench.engine.clone(), bench.tenant.clone());
+    let request = script("echo bye; exit 3");
+    let create = tokio::spawn(async move { engine.create(&tenant, request).await });
+    bench.machine_holds(1).await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!(bench.machine.tally().begun, 1);
+    bench.disk.release();
+    let id = create.await.unwrap().unwrap().id.clone();
+    assert_eq!(bench.at_rest(&id).await.life.phase(), Phase::Failed);
 }

@@ -4,6 +4,7 @@
 
 mod bench;
 mod commits;
+mod contract;
 mod deadlines;
 mod failures;
 mod life;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use atoll_control::{Control, Create, SnapshotFilter};
 use atoll_core::{ErrorKind, Phase, Snapshot, SnapshotId, SnapshotState, Source};
-use atoll_engine::{EngineConfig, Store};
 use atoll_engine::seam::Change;
+use atoll_engine::{EngineConfig, Store};
 use atoll_testkit::{eventually, sample};
 
 use crate::bench::{Bench, script};

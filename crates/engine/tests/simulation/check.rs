@@ -42,8 +42,7 @@ impl World {
             let lost = reason == Some("SANDBOX_LOST");
             assert!(!lost || model.lost.contains(&sandbox.id), "{} is not lost", sandbox.id);
         }
-        let shown: BTreeMap<_, _> =
-            shown.iter().map(|s| (s.id.clone(), s.life.phase())).collect();
+        let shown: BTreeMap<_, _> = shown.iter().map(|s| (s.id.clone(), s.life.phase())).collect();
         for (id, known) in &mut model.sandboxes {
             match shown.get(id) {
                 Some(phase) => {

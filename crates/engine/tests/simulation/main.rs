@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use world::World;
 
 /// Seeds of a normal run.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 300;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())

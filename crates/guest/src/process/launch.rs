@@ -82,7 +82,12 @@ impl Launch {
         // With an absolute program and no pre_exec hook the library takes its posix_spawn path,
         // which does not copy the agent's page tables.
         command.arg0(&self.argv[0]).args(&self.argv[1..]);
-        command.env_clear().envs(&self.env).current_dir(&self.cwd);
+        command.env_clear().envs(&self.env);
+        // A static program has no posix_spawn that changes the directory, so it is changed only
+        // where it differs from the agent's own.
+        if std::env::current_dir().map_or(true, |own| own != self.cwd) {
+            command.current_dir(&self.cwd);
+        }
         let failed = |source| Error::file("run", &program, source);
         let merged = wire(&mut command, self.wiring).map_err(failed)?;
         if let Some(identity) = &self.identity {

@@ -41,8 +41,8 @@ impl Answer {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    #[allow(dead_code, reason = "not every test file looks at errors")]
     /// Status and code of an error, which must have a message too.
+    #[allow(dead_code, reason = "not every test file looks at errors")]
     pub(crate) fn error(&self) -> (u16, String) {
         let body = self.json();
         assert!(body["message"].as_str().is_some_and(|m| !m.is_empty()), "{body}");

@@ -1,11 +1,12 @@
 //! What happened to a sandbox, for people: its output and its story.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use atoll_core::{Sandbox, TenantId};
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderName, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -20,6 +21,8 @@ use super::{render, time};
 const LOG_BYTES_MAX: usize = 1024 * 1024;
 const LINES_MAX: i64 = 10_000;
 const LINES_DEFAULT: i64 = 100;
+const OLDER_OUTPUT: &str =
+    "output is kept without times, so older output than asked for with since is shown too";
 
 type Answer<T> = Result<T, ApiError>;
 
@@ -31,19 +34,50 @@ pub(super) async fn logs(
     query: Query,
 ) -> Answer<Response> {
     let tail = query.number("tail", 1..=LINES_MAX, LINES_DEFAULT)?;
-    if query.last("since").is_some_and(|since| !since.is_empty()) {
-        let problem = "output is kept without times; use tail instead";
-        return Err(ApiError::unsupported("since", problem));
-    }
+    let since = query.last("since").filter(|since| !since.is_empty()).map(duration).transpose()?;
     let scope = query.last("scope");
     check_scope(scope, &["container", "all"])?;
-    find(&door, &tenant, &id).await?;
+    let sandbox = find(&door, &tenant, &id).await?;
+    // Output has no times: what is older can't be left out, so the client is told.
+    let age = sandbox.created_at.until((door.now)());
+    let warning = since.filter(|since| *since < age).map(|_| OLDER_OUTPUT);
     let found = sort(Doing::Read, door.control.logs(&tenant, &id, LOG_BYTES_MAX).await)?;
     let text = String::from_utf8_lossy(&found.bytes).into_owned();
     Ok(match scope {
-        Some(scope) => inline(id.as_str(), "logs", scope, text, found.truncated).into_response(),
-        None => deprecated(last_lines(&text, tail)),
+        Some(scope) => {
+            let mut shown = inline(id.as_str(), "logs", scope, text, found.truncated);
+            if let Some(warning) = warning {
+                shown["warnings"] = json!([warning]);
+            }
+            Json(shown).into_response()
+        }
+        None => {
+            let mut response = deprecated(last_lines(&text, tail));
+            if let Some(warning) = warning {
+                let value = HeaderValue::from_static(warning);
+                response.headers_mut().insert("atoll-warning", value);
+            }
+            response
+        }
     })
+}
+
+/// A duration such as `30s`, `10m`, `2h`, `1d`, or plain seconds.
+fn duration(text: &str) -> Answer<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => 0,
+    };
+    let total = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
+    total
+        .filter(|_| seconds > 0)
+        .map(Duration::from_secs)
+        .ok_or_else(|| ApiError::invalid("since", "write a duration such as 30s, 10m, 2h or 1d"))
 }
 
 /// `GET /sandboxes/{id}/diagnostics/events`.
@@ -59,7 +93,7 @@ pub(super) async fn events(
     let sandbox = find(&door, &tenant, &id).await?;
     let story = story(&sandbox);
     Ok(match scope {
-        Some(scope) => inline(id.as_str(), "events", scope, story, false).into_response(),
+        Some(scope) => Json(inline(id.as_str(), "events", scope, story, false)).into_response(),
         None => deprecated(last_lines(&story, limit)),
     })
 }
@@ -105,8 +139,8 @@ fn check_scope(scope: Option<&str>, known: &[&str]) -> Answer<()> {
     }
 }
 
-fn inline(id: &str, kind: &str, scope: &str, content: String, truncated: bool) -> Json<Value> {
-    Json(json!({
+fn inline(id: &str, kind: &str, scope: &str, content: String, truncated: bool) -> Value {
+    json!({
         "sandboxId": id,
         "kind": kind,
         "scope": scope,
@@ -115,7 +149,7 @@ fn inline(id: &str, kind: &str, scope: &str, content: String, truncated: bool) -
         "contentLength": content.len(),
         "content": content,
         "truncated": truncated,
-    }))
+    })
 }
 
 /// The timeline in the contract's words, one line each, oldest first.

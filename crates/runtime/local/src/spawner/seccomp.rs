@@ -105,8 +105,13 @@ pub(super) const REFUSED: &[(&str, libc::c_long)] = calls![
 /// Kinds of sockets that talk to the host's kernel or hypervisor rather than to a network.
 const REFUSED_SOCKETS: &[i32] = &[libc::AF_VSOCK, libc::AF_ALG, libc::AF_PACKET, libc::AF_KEY];
 
+pub(super) fn refused_sockets() -> Vec<u32> {
+    REFUSED_SOCKETS.iter().map(|family| family.unsigned_abs()).collect()
+}
+
 /// Terminal requests that put words into another's mouth.
-const REFUSED_REQUESTS: &[u32] = &[0x5412 /* TIOCSTI */, 0x541C /* TIOCLINUX */];
+pub(super) const REFUSED_REQUESTS: &[u32] =
+    &[0x5412 /* TIOCSTI */, 0x541C /* TIOCLINUX */];
 
 /// The filter as the kernel wants it.
 pub(crate) fn program() -> Vec<sock_filter> {
@@ -129,8 +134,7 @@ pub(crate) fn program() -> Vec<sock_filter> {
     for call in [libc::SYS_clone, libc::SYS_unshare] {
         by_argument(&mut code, call, 0, BPF_JSET, &[namespaces]);
     }
-    let families: Vec<u32> = REFUSED_SOCKETS.iter().map(|f| f.unsigned_abs()).collect();
-    by_argument(&mut code, libc::SYS_socket, 0, BPF_JEQ, &families);
+    by_argument(&mut code, libc::SYS_socket, 0, BPF_JEQ, &refused_sockets());
     by_argument(&mut code, libc::SYS_ioctl, 1, BPF_JEQ, REFUSED_REQUESTS);
     code.push(verdict(libc::SECCOMP_RET_ALLOW));
     code

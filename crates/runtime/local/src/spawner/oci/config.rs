@@ -112,10 +112,19 @@ fn filter() -> Value {
                 [{ "index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ" }] })
         })
     });
+    let by_value = |call: &'static str, index: u32, values: &[u32]| -> Vec<Value> {
+        let rule = |value: &u32| {
+            json!({ "names": [call], "action": "SCMP_ACT_ERRNO", "errnoRet": libc::EPERM, "args":
+                [{ "index": index, "value": value, "op": "SCMP_CMP_EQ" }] })
+        };
+        values.iter().map(rule).collect()
+    };
     let mut rules = vec![
         json!({ "names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": libc::EPERM }),
         json!({ "names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": libc::ENOSYS }),
     ];
     rules.extend(by_flag);
+    rules.extend(by_value("socket", 0, &seccomp::refused_sockets()));
+    rules.extend(by_value("ioctl", 1, seccomp::REFUSED_REQUESTS));
     json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules })
 }
