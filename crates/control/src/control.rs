@@ -93,6 +93,13 @@ pub trait Control: Send + Sync + 'static {
     /// What it uses right now.
     async fn usage(&self, tenant: &TenantId, id: &SandboxId) -> Result<Usage>;
 
+    /// Whether `connect` would let this caller in right now; whether a port is open shows only
+    /// when it is tried.
+    ///
+    /// # Errors
+    /// `NotFound` and `Conflict` as for `connect`.
+    fn check(&self, access: &Access, id: &SandboxId) -> Result<()>;
+
     /// Opens a stream to a port of it.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use atoll_core::{Error, ErrorKind};
 
+use crate::link::SendError;
+
 /// What went wrong between us and the port of a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
@@ -17,6 +19,9 @@ pub enum ProxyError {
     /// The stream broke, or what came back is not HTTP.
     #[error("the service inside the sandbox broke off or did not answer in HTTP")]
     BadAnswer(#[source] hyper::Error),
+    /// The client broke off before its request was whole.
+    #[error("the request's body broke off before its announced end")]
+    BrokenRequest(#[source] axum::Error),
     /// The path asked for can't be written in a request line.
     #[error("the path can't be forwarded")]
     BadTarget(#[source] http::Error),
@@ -30,5 +35,11 @@ impl ProxyError {
         } else {
             Self::Refused(error)
         }
+    }
+}
+
+impl From<SendError> for ProxyError {
+    fn from(error: SendError) -> Self {
+        Self::BadAnswer(error.error)
     }
 }

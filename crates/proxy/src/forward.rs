@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_control::{Access, Control, Port};
-use atoll_core::{Phase, SandboxId, TenantId};
+use atoll_control::{Access, BoxedIo, Control, Port};
+use atoll_core::SandboxId;
 use axum::body::Body;
-use http::{Extensions, HeaderValue, Method, Request, Response, StatusCode, Version};
+use bytes::Bytes;
+use http::{Extensions, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -20,6 +21,8 @@ use crate::tunnel;
 
 /// Longest time to open a stream into a sandbox; the runtime is on this machine.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// Largest body that is held, so that its request can be sent again.
+const HELD_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where a request goes.
 #[derive(Clone, Debug)]
@@ -67,11 +70,6 @@ impl Proxy {
         Self { control, pool: Pool::default() }
     }
 
-    /// Remembers whose a sandbox is, so that its agent's idle connections can be used again.
-    pub fn learn(&self, id: &SandboxId, tenant: &TenantId) {
-        self.pool.learn(id, tenant);
-    }
-
     /// Sends `request` to `target` and answers with what comes back.
     ///
     /// # Errors
@@ -84,12 +82,12 @@ impl Proxy {
     ) -> Result<Response<Body>, ProxyError> {
         let upgrade = headers::upgrade_of(request.headers())
             .zip(request.extensions_mut().remove::<OnUpgrade>());
-        let held = std::mem::take(request.extensions_mut());
+        let extensions = std::mem::take(request.extensions_mut());
         let mut request = outbound(request, &target, forwarding)?;
         let mut response = match upgrade {
             Some((protocol, client)) => {
                 headers::mark_upgrade(request.headers_mut(), protocol);
-                self.upgraded(&target, request, client, held).await?
+                self.upgraded(&target, request, client, extensions).await?
             }
             None if target.port == Port::Agent => self.to_agent(&target, request).await?,
             None => self.once(&target, request).await?,
@@ -112,84 +110,78 @@ impl Proxy {
         client: OnUpgrade,
         held: Extensions,
     ) -> Result<Response<Body>, ProxyError> {
-        let mut link = self.connect(target).await?;
-        let mut response = sent(link.send(request).await)?;
+        let io = self.connect(target).await?;
+        let mut link = Link::open_for_upgrade(io).await.map_err(ProxyError::BadAnswer)?;
+        let mut response = link.send(request).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             tunnel::join(client, hyper::upgrade::on(&mut response), held);
         }
         Ok(response.map(Body::new))
     }
 
+    /// A connection for one request.
     async fn once(
         &self,
         target: &Target,
         request: Request<Body>,
     ) -> Result<Response<Body>, ProxyError> {
-        let mut link = self.connect(target).await?;
-        let response = sent(link.send(request).await)?;
+        let response = self.open(target).await?.send(request).await?;
         Ok(response.map(Body::new))
     }
 
-    /// Uses an idle connection when there is one and the caller is (still) allowed to; a request
-    /// that found its connection dead goes out again on a new one.
+    /// Small requests share connections. An idle connection may have died unnoticed: a request
+    /// that got not a byte back from one goes out again on a new one. Bodies that stream can't
+    /// be sent twice, so they never meet an idle connection.
     async fn to_agent(
         &self,
         target: &Target,
-        mut request: Request<Body>,
+        request: Request<Body>,
     ) -> Result<Response<Body>, ProxyError> {
-        if let Access::Tenant(tenant) = &target.access {
-            self.pool.learn(&target.id, tenant);
+        if request.body().size_hint().exact().is_none_or(|length| length > HELD_BYTES_MAX) {
+            return self.once(target, request).await;
         }
-        if self.pool.has_idle(&target.id) && self.may_reuse(target).await {
-            while let Some(mut link) = self.pool.take(&target.id) {
-                let copy = repeatable(&request);
-                request = match link.send(request).await {
-                    Ok(response) => return Ok(self.returning(target, response, link)),
-                    Err(SendError::Unsent(request)) => *request,
-                    Err(SendError::Broken(error)) => copy.ok_or(ProxyError::BadAnswer(error))?,
-                };
+        let request = held(request).await?;
+        let allowed = self.control.check(&target.access, &target.id);
+        allowed.map_err(ProxyError::connecting)?;
+        if let Some(mut link) = self.pool.take(&target.id) {
+            match link.send(request.clone().map(Body::from)).await {
+                Ok(response) => return Ok(self.returning(target, &request, response, link)),
+                Err(SendError { heard: false, .. }) => {}
+                Err(broken) => return Err(broken.into()),
             }
         }
-        let mut link = self.connect(target).await?;
-        let response = sent(link.send(request).await)?;
-        Ok(self.returning(target, response, link))
+        let mut link = self.open(target).await?;
+        let response = link.send(request.clone().map(Body::from)).await?;
+        Ok(self.returning(target, &request, response, link))
     }
 
-    /// The same question that `Control::connect` asks, without a connection.
-    async fn may_reuse(&self, target: &Target) -> bool {
-        let tenant = match &target.access {
-            Access::Tenant(tenant) => Some(tenant.clone()),
-            Access::Token(_) | Access::Signed => self.pool.tenant_of(&target.id),
-        };
-        let Some(tenant) = tenant else { return false };
-        let Ok(sandbox) = self.control.get(&tenant, &target.id).await else {
-            self.pool.forget(&target.id);
-            return false;
-        };
-        let known = match &target.access {
-            Access::Token(token) => same(token.as_bytes(), sandbox.access_token.as_bytes()),
-            Access::Tenant(_) | Access::Signed => true,
-        };
-        known && sandbox.life.phase() == Phase::Running
-    }
-
+    /// The answer; its connection is used again afterwards. Not after a refusal of a request with
+    /// a body: the agent may not have read it, and closes the connection then.
     fn returning(
         &self,
         target: &Target,
+        request: &Request<Bytes>,
         response: Response<Incoming>,
         link: Link,
     ) -> Response<Body> {
+        let status = response.status();
+        if !request.body().is_empty() && (status.is_client_error() || status.is_server_error()) {
+            return response.map(Body::new);
+        }
         let (pool, id) = (self.pool.clone(), target.id.clone());
         response.map(|body| Body::new(Returning::new(body, pool, id, link)))
     }
 
-    async fn connect(&self, target: &Target) -> Result<Link, ProxyError> {
+    async fn open(&self, target: &Target) -> Result<Link, ProxyError> {
+        Link::open(self.connect(target).await?).await.map_err(ProxyError::BadAnswer)
+    }
+
+    async fn connect(&self, target: &Target) -> Result<BoxedIo, ProxyError> {
         let connecting = self.control.connect(&target.access, &target.id, target.port);
-        let io = tokio::time::timeout(CONNECT_TIME_MAX, connecting)
+        tokio::time::timeout(CONNECT_TIME_MAX, connecting)
             .await
             .map_err(|_| ProxyError::ConnectTimeout(CONNECT_TIME_MAX))?
-            .map_err(ProxyError::connecting)?;
-        Link::open(io).await.map_err(ProxyError::BadAnswer)
+            .map_err(ProxyError::connecting)
     }
 }
 
@@ -215,28 +207,10 @@ fn outbound(
     Ok(outbound)
 }
 
-fn sent(result: Result<Response<Incoming>, SendError>) -> Result<Response<Incoming>, ProxyError> {
-    result.map_err(|error| match error {
-        SendError::Broken(error) => ProxyError::BadAnswer(error),
-        SendError::Unsent(_) => ProxyError::Closed(atoll_core::Error::unavailable(
-            "the connection was closed before the request could be sent",
-        )),
-    })
-}
-
-/// A copy of a request that may be sent twice: it changes nothing and has no body.
-fn repeatable(request: &Request<Body>) -> Option<Request<Body>> {
-    let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    (safe && request.body().is_end_stream()).then(|| {
-        let mut copy = Request::new(Body::empty());
-        *copy.method_mut() = request.method().clone();
-        *copy.uri_mut() = request.uri().clone();
-        *copy.headers_mut() = request.headers().clone();
-        copy
-    })
-}
-
-/// Compares without telling by its time where the difference is.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
+/// The request with its whole body, which its head said is small.
+async fn held(request: Request<Body>) -> Result<Request<Bytes>, ProxyError> {
+    let (parts, body) = request.into_parts();
+    let length_max = usize::try_from(HELD_BYTES_MAX).expect("64 KiB fit");
+    let bytes = axum::body::to_bytes(body, length_max).await.map_err(ProxyError::BrokenRequest)?;
+    Ok(Request::from_parts(parts, bytes))
 }

@@ -1,6 +1,6 @@
 //! The data path: carries requests to any port of any sandbox and the answers back.
 //!
-//! Bodies stream in both directions and are never held. What comes back is hostile: its head is
+//! Bodies stream in both directions; only small ones on their way to an agent are held. What comes back is hostile: its head is
 //! bounded by [`HEAD_BYTES_MAX`] and [`HEADERS_MAX`], and only end-to-end headers pass.
 
 mod error;

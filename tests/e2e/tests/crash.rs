@@ -12,7 +12,7 @@ use atoll_e2e::world::{KEY, World, client};
 use atoll_testkit::Seeded;
 use serde_json::{Value, json};
 
-const ROUNDS: u64 = 10;
+const ROUNDS: u64 = 25;
 const CLIENTS: u64 = 4;
 const CONFIG: &str = "[runtime.network]\nuplink = \"none\"\n";
 

@@ -162,10 +162,9 @@ impl Control for Engine {
         self.0.runtime.usage(id).await
     }
 
-    async fn connect(&self, access: &Access, id: &SandboxId, port: Port) -> Result<BoxedIo> {
-        let sandbox = self.reachable(access, id)?;
-        match sandbox.life.phase() {
-            Phase::Running => self.0.runtime.connect(id, port).await,
+    fn check(&self, access: &Access, id: &SandboxId) -> Result<()> {
+        match self.reachable(access, id)?.life.phase() {
+            Phase::Running => Ok(()),
             Phase::Pausing | Phase::Paused => {
                 Err(Error::conflict(format!("sandbox {id} is paused; resume it first"))
                     .with_reason("SANDBOX_PAUSED"))
@@ -181,6 +180,11 @@ impl Control for Engine {
             ))
             .with_reason("SANDBOX_NOT_RUNNING")),
         }
+    }
+
+    async fn connect(&self, access: &Access, id: &SandboxId, port: Port) -> Result<BoxedIo> {
+        self.check(access, id)?;
+        self.0.runtime.connect(id, port).await
     }
 
     async fn snapshot(

@@ -24,12 +24,13 @@ async fn a_tenant_never_learns_of_anothers_sandboxes() {
         engine.logs(other, &id, 10).await.err(),
         engine.usage(other, &id).await.err(),
         engine.connect(&access, &id, Port::Agent).await.err(),
+        engine.check(&access, &id).err(),
         engine.snapshot(other, &id, None).await.err(),
         engine.get_snapshot(other, &snapshot).await.err(),
         engine.delete_snapshot(other, &snapshot).await.err(),
     ]
     .map(|error| error.map(|error| error.kind()));
-    assert_eq!(kinds, [Some(ErrorKind::NotFound); 13]);
+    assert_eq!(kinds, [Some(ErrorKind::NotFound); 14]);
     let all = Paging { skip: 0, take: 10 };
     assert_eq!(engine.list(other, &Filter::default(), all).await.unwrap().total, 0);
     assert!(engine.list_snapshots(other, &SnapshotFilter::default()).await.unwrap().is_empty());
@@ -44,6 +45,7 @@ async fn the_agent_answers_whoever_may_ask() {
     let allowed =
         [Access::Tenant(bench.tenant.clone()), Access::Token(token.clone()), Access::Signed];
     for access in allowed {
+        bench.engine.check(&access, &id).unwrap();
         let stream = bench.engine.connect(&access, &id, Port::Agent).await.unwrap();
         assert_eq!(http::get(stream, "/ping").await, 200);
     }
@@ -51,6 +53,7 @@ async fn the_agent_answers_whoever_may_ask() {
         let access = Access::Token(wrong.to_owned());
         let error = bench.engine.connect(&access, &id, Port::Agent).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{wrong:?}");
+        assert_eq!(bench.engine.check(&access, &id), Err(error));
     }
 }
 
@@ -59,6 +62,7 @@ async fn what_can_not_be_reached_says_why() {
     let bench = Bench::new().await;
     let reason = async |id| {
         let error = bench.engine.connect(&Access::Signed, id, Port::Agent).await.err().unwrap();
+        assert_eq!(bench.engine.check(&Access::Signed, id).as_ref(), Err(&error));
         (error.kind(), error.reason())
     };
     let paused = bench.paused().await;

@@ -39,7 +39,6 @@ pub(super) async fn show(
             format!("the sandbox is {state} and has no endpoints any more: {why}"),
         ));
     }
-    door.proxy.learn(&id, &tenant);
     let host = host(&door, &headers)?;
     let token = &sandbox.access_token;
     Ok(Json(match expires {

@@ -32,7 +32,6 @@ pub(super) async fn create(
         find_snapshot(&door, &tenant, id, Doing::Create).await?;
     }
     let sandbox = sort(Doing::Create, door.control.create(&tenant, create).await)?;
-    door.proxy.learn(&sandbox.id, &tenant);
     let patience = door.config.create_wait;
     let waited = door.control.wait(&tenant, &sandbox.id, patience).await;
     let sandbox = sort(Doing::Read, waited)?;
