@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use crate::command::{is_root, target};
 use crate::{build, packages};
 use atoll::Atoll;
+use atoll_e2e::programs::Programs;
 use atoll_e2e::server::Server;
 use baseline::{Runtimes, TRUE_PROGRAM};
 use report::Report;
@@ -31,13 +32,22 @@ struct Plan {
     json: PathBuf,
     /// Measure the unoptimised test build, to try the benchmark itself.
     debug: bool,
+    /// Measure the programs that `ATOLL_BIN` and `ATOLL_AGENT` name, such as another version's.
+    given: bool,
 }
 
 impl Plan {
     fn parse(arguments: &[String]) -> Result<Self> {
         let json = target().join("bench.json");
-        let mut plan =
-            Self { rounds: 100, burst: 100, busy_calls: 500, held: 200, json, debug: false };
+        let mut plan = Self {
+            rounds: 100,
+            burst: 100,
+            busy_calls: 500,
+            held: 200,
+            json,
+            debug: false,
+            given: false,
+        };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             match argument.as_str() {
@@ -46,7 +56,8 @@ impl Plan {
                 }
                 "--json" => plan.json = rest.next().context("--json needs a file name")?.into(),
                 "--debug" => plan.debug = true,
-                other => bail!("bench knows --quick, --debug and --json FILE, not {other:?}"),
+                "--given" => plan.given = true,
+                other => bail!("bench knows --quick, --debug, --given, --json FILE, not {other:?}"),
             }
         }
         Ok(plan)
@@ -60,10 +71,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         bail!("sandboxes need root: run it as root");
     }
     packages::ensure(packages::BENCH)?;
-    let programs = if plan.debug { build::for_tests()? } else { build::release()? };
+    let programs = match (plan.given, plan.debug) {
+        (true, _) => Programs::from_env()?,
+        (false, true) => build::for_tests()?,
+        (false, false) => build::release()?,
+    };
     let scratch = tempfile::Builder::new().prefix("bench-").tempdir_in(target())?;
     let mut runtimes = Runtimes::prepare(scratch.path())?;
-    let server = Server::start(&programs, scratch.path(), atoll::CONFIG)?;
+    let config = atoll::config(&baseline::layout(scratch.path()));
+    let server = Server::start(&programs, scratch.path(), &config)?;
     let mut atoll = Atoll::connect(&server, scratch.path())?;
     let result = measure(&plan, &mut runtimes, &mut atoll, &server);
     // Also after a failure: what was made is removed by its id.

@@ -5,6 +5,7 @@ mod bench;
 mod build;
 mod command;
 mod conformance;
+mod image;
 mod packages;
 mod rootfs;
 mod test;

@@ -1,5 +1,7 @@
 //! The environment that commands see.
 
+mod entries;
+
 use crate::{Identity, accounts::Accounts, expand, sys};
 use std::{
     collections::BTreeMap,
@@ -12,7 +14,7 @@ use std::{
 /// Environment variables by name.
 pub type Variables = BTreeMap<String, String>;
 
-/// The variable that names the file whose `KEY=VALUE` lines join every command's environment.
+/// The variable that names the file whose `KEY=VALUE` entries join every command's environment.
 pub const FILE_VARIABLE: &str = "EXECD_ENVS";
 const FILE_DEFAULT: &str = "/opt/opensandbox/.env";
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -55,7 +57,7 @@ impl Environment {
     /// Reads files, so it belongs on a blocking thread.
     pub fn compose(&self, identity: Option<&Identity>, own: &Variables) -> Variables {
         let mut all = self.base.clone();
-        all.extend(parse(&self.read_file()));
+        all.extend(entries::parse(&self.read_file()));
         all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
         all.entry("HOME".to_owned()).or_insert_with(|| home(identity));
         all.retain(|name, value| is_valid(name, value));
@@ -86,18 +88,6 @@ impl Environment {
 fn home(identity: Option<&Identity>) -> String {
     let uid = identity.map_or_else(sys::effective_uid, |identity| identity.uid);
     Accounts::load().home(uid).to_string_lossy().into_owned()
-}
-
-/// Variables from `KEY=VALUE` lines; blank lines, comments and lines without `=` are skipped.
-fn parse(text: &str) -> impl Iterator<Item = (String, String)> {
-    text.lines().filter_map(|line| {
-        let line = line.trim_start();
-        if line.starts_with('#') {
-            return None;
-        }
-        let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
-        Some((name.trim().to_owned(), value.to_owned()))
-    })
 }
 
 /// Whether the kernel can carry the pair at all.

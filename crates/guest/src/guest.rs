@@ -129,7 +129,7 @@ impl Guest {
     ) -> Result<T> {
         match identity.and_then(unless_own) {
             None => self.shared.file_blocking(operation).await,
-            Some(identity) => self.shared.file_as(identity, operation).await,
+            Some(identity) => act_as(&self.shared.files, identity, operation).await,
         }
     }
 }
@@ -156,25 +156,36 @@ impl Shared {
         blocking(&self.files, operation).await
     }
 
-    /// Runs a file operation as another user, on a thread of its own that ends with it: the
-    /// changed identity can leak nowhere.
-    async fn file_as<T: Send + 'static>(
+    /// Touches files with the rights of the sandbox's user, as that user's own commands would.
+    pub(crate) async fn as_user<T: Send + 'static>(
         &self,
-        identity: Identity,
         operation: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.file_blocking(move || {
-            let run = move || {
-                sys::assume_file_identity(&identity)
-                    .map_err(Error::system("act as the user id and group id given"))?;
-                operation()
-            };
-            let thread = std::thread::Builder::new().name("file-as-user".to_owned()).spawn(run);
-            let thread = thread.map_err(Error::system("start a thread"))?;
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-        .await
+        match self.user.clone() {
+            None => self.start_blocking(operation).await,
+            Some(user) => act_as(&self.starts, user, operation).await,
+        }
     }
+}
+
+/// Runs a file operation as another user, on a thread of its own that ends with it: the changed
+/// identity can leak nowhere.
+async fn act_as<T: Send + 'static>(
+    gate: &Arc<Semaphore>,
+    identity: Identity,
+    operation: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let act = move || {
+        let run = move || {
+            sys::assume_file_identity(&identity)
+                .map_err(Error::system("act as the user id and group id given"))?;
+            operation()
+        };
+        let thread = std::thread::Builder::new().name("file-as-user".to_owned()).spawn(run);
+        let thread = thread.map_err(Error::system("start a thread"))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    };
+    blocking(gate, act).await
 }
 
 fn unless_own(identity: Identity) -> Option<Identity> {

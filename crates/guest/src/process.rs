@@ -1,5 +1,6 @@
 //! Starting processes and learning how they end.
 
+pub(crate) mod family;
 mod launch;
 mod reaper;
 

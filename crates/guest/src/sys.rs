@@ -172,6 +172,15 @@ pub fn set_nonblocking(fd: &impl AsRawFd) -> io::Result<()> {
     }
 }
 
+/// The time since boot in the unit in which the process table tells when processes started.
+pub fn boot_ticks() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: now is live and of the type this call fills; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    // The kernel shows user space 100 ticks a second whatever its own rate.
+    now.tv_sec as u64 * 100 + now.tv_nsec as u64 / 10_000_000
+}
+
 /// An anonymous file in memory, closed on exec.
 pub fn memory_file() -> io::Result<File> {
     // SAFETY: the name is a terminated string.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "forward/reuse.rs"]
+mod reuse;
 #[path = "support/world.rs"]
 mod world;
 
@@ -14,7 +16,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
-use axum::routing::{any, get, post};
+use axum::routing::{any, get};
 use futures_util::{SinkExt as _, StreamExt as _, stream};
 use http_body_util::BodyExt as _;
 use hyper_util::rt::TokioIo;
@@ -22,7 +24,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
-use world::{TOKEN, World, front, serve, tenant};
+use world::{World, front, serve, tenant};
 
 async fn send(to: SocketAddr, request: Request<Body>) -> hyper::Response<hyper::body::Incoming> {
     let stream = TcpStream::connect(to).await.unwrap();
@@ -160,48 +162,5 @@ async fn hostile_answers_are_refused_and_bounded() {
     for bytes in [many, long, endless, "nonsense\r\n\r\n".to_owned(), String::new()] {
         let front = front(World::new(Some(blurt(bytes.into()).await)), key(), Port::Tcp(1)).await;
         assert_eq!(text(front, "/").await.0, StatusCode::IM_A_TEAPOT);
-    }
-}
-
-#[tokio::test]
-async fn connections_to_the_agent_are_used_again() {
-    let upstream = serve(Router::new().route("/", post(|body: Bytes| async { body }))).await;
-    let world = World::new(Some(upstream));
-    let front = front(world.clone(), Access::Token(TOKEN.into()), Port::Agent).await;
-    for _ in 0..30 {
-        let request = Request::post("/").body(Body::from("ping")).unwrap();
-        let answer = send(front, request).await.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(answer, "ping");
-    }
-    // A connection comes back in a task of its own, so the next request may just miss it.
-    assert!(world.connects() <= 15, "{} connections for 30 requests", world.connects());
-}
-
-#[tokio::test]
-async fn an_idle_connection_is_not_a_way_around_pause_or_token() {
-    let upstream = serve(Router::new().route("/", get(|| async { "pong" }))).await;
-    let world = World::new(Some(upstream));
-    let front_address = front(world.clone(), Access::Token(TOKEN.into()), Port::Agent).await;
-    loop {
-        let before = world.connects();
-        assert_eq!(text(front_address, "/").await.0, StatusCode::OK);
-        if world.connects() == before {
-            break;
-        }
-    }
-    world.paused.store(true, Ordering::SeqCst);
-    assert_eq!(text(front_address, "/").await.0, StatusCode::CONFLICT);
-    world.paused.store(false, Ordering::SeqCst);
-    assert_eq!(text(front_address, "/").await, (StatusCode::OK, "pong".to_owned()));
-}
-
-#[tokio::test]
-async fn a_connection_that_died_while_idle_costs_nobody_an_error() {
-    // Promises to keep the connection, answers once, and closes it.
-    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-    let world = World::new(Some(blurt(answer.into()).await));
-    let front = front(world.clone(), key(), Port::Agent).await;
-    for _ in 0..50 {
-        assert_eq!(text(front, "/").await, (StatusCode::OK, "ok".to_owned()));
     }
 }

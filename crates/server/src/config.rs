@@ -68,7 +68,7 @@ pub struct Limits {
     pub connections_max: usize,
     /// How long a connection may take to send a request's head, or be idle. Default 30.
     pub header_seconds_max: u64,
-    /// How long requests may go on after a signal to stop. Default 5.
+    /// How long requests may go on after a signal to stop, and then removals. Default 5.
     pub drain_seconds: u64,
 }
 

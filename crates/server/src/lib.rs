@@ -15,7 +15,7 @@ mod server;
 mod shutdown;
 mod wiring;
 
-pub use config::Config;
+pub use config::{Config, Uplink};
 pub use error::ServeError;
 pub use logging::init_logging;
 pub use server::{Server, serve};

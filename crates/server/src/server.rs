@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 use crate::app::{self, App};
 use crate::banner::banner;
-use crate::config::Config;
+use crate::config::{Config, Uplink};
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
 use crate::listener::{self, Bounds};
@@ -124,7 +124,8 @@ impl Server {
         banner(self.address, self.key.as_deref())
     }
 
-    /// Answers until `stop`, then finishes what is under way. Sandboxes go on running.
+    /// Answers until `stop`, then finishes what is under way: requests, removals, records, each for
+    /// at most the configured time. Sandboxes go on running.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let draining = self.draining;
         let stop = async {
@@ -139,7 +140,9 @@ impl Server {
                 "some sandboxes are still being removed; the next start goes on with it"
             );
         }
-        self.engine.shutdown().await;
+        if tokio::time::timeout(patience, self.engine.shutdown()).await.is_err() {
+            tracing::warn!("the records could not be written in time; see the errors above");
+        }
         self.wired.close();
     }
 }
@@ -192,5 +195,6 @@ fn door_config(config: &Config) -> DoorConfig {
         allow_no_expiry: config.limits.allow_no_expiry,
         create_wait: Duration::from_secs(config.limits.create_wait_seconds),
         allowed_host_paths: config.runtime.allowed_host_paths.clone(),
+        internet: config.runtime.network.uplink != Uplink::None,
     }
 }

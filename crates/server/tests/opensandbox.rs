@@ -5,6 +5,7 @@
 #[path = "support/running.rs"]
 mod running;
 
+use atoll_server::Uplink;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use running::{ALICE, BOB, Running, new_sandbox};
@@ -246,6 +247,21 @@ async fn egress_rules_are_shown_and_refused() {
     assert_eq!(server.get(&control).await.json()["mode"], "allow_all");
     let put = server.ask("PUT", &control, json!({"defaultAction": "deny"})).await;
     assert_eq!(put.error(), (400, "SANDBOX::API_NOT_SUPPORTED".into()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_without_uplink_says_that_nothing_is_allowed() {
+    let data = tempfile::tempdir().unwrap();
+    let mut config = running::config(&data);
+    config.runtime.network.uplink = Uplink::None;
+    let server = Running::start_with(config, data).await;
+    let id = server.create(json!({})).await;
+    for path in ["proxy/18080/policy", "networkpolicy"] {
+        let shown = server.get(&format!("/v1/sandboxes/{id}/{path}")).await.json();
+        assert_eq!(shown["mode"], "deny_all", "{path}");
+        assert_eq!(shown["policy"], json!({"defaultAction": "deny", "egress": []}), "{path}");
+    }
     server.stop().await;
 }
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { createDefaultAdapterFactory } from "@alibaba-group/opensandbox";
-import { config, covers, refused, shared } from "./support.mjs";
+import { config, covers, egressDefault, refused, shared } from "./support.mjs";
 
 describe("refusals", () => {
   const suite = shared();
@@ -53,7 +53,7 @@ describe("refusals", () => {
       egressBaseUrl: `http://${endpoint}`,
       endpointHeaders: headers,
     });
-    assert.equal((await egress.getPolicy()).defaultAction, "allow");
+    assert.equal((await egress.getPolicy()).defaultAction, egressDefault);
     const statuses = [400, 405, 409, 501, 503];
     await refused(() => egress.patchRules([{ action: "deny", target: "example.com" }]), statuses);
     await refused(() => egress.deleteRules(["example.com"]), statuses);

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Sandbox, SandboxReadyTimeoutException } from "@alibaba-group/opensandbox";
 import {
-  UNKNOWN_ID, config, covers, domain, image, out, plant, raw, refused, shared, stateOf, unique, until,
+  UNKNOWN_ID, config, covers, domain, egressDefault, image, out, plant, raw, refused, shared, stateOf, unique,
+  until,
 } from "./support.mjs";
 
 test(covers(
@@ -158,7 +159,7 @@ describe("endpoints", () => {
   ), async () => {
     const { box } = suite;
     const policy = await box.getEgressPolicy();
-    assert.equal(policy.defaultAction, "allow");
+    assert.equal(policy.defaultAction, egressDefault);
     assert.equal((policy.egress ?? []).length, 0);
     const statuses = [400, 405, 409, 501, 503];
     await refused(() => box.patchEgressRules([{ action: "deny", target: "example.com" }]), statuses);

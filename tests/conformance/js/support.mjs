@@ -16,6 +16,7 @@ export const url = required("ATOLL_URL").replace(/\/$/, "");
 export const key = required("ATOLL_API_KEY");
 export const otherKey = required("ATOLL_API_KEY_B");
 export const image = process.env.ATOLL_TEST_IMAGE || "base";
+export const egressDefault = process.env.ATOLL_EGRESS || "deny";
 export const domain = url.split("://")[1];
 
 export function config(options = {}) {

@@ -46,6 +46,8 @@ class Settings:
     key: str
     other_key: str
     image: str
+    #: What the server does with packets to the internet: ``allow`` or ``deny``.
+    egress: str
 
     @classmethod
     def from_environment(cls) -> Settings:
@@ -54,6 +56,7 @@ class Settings:
             key=required("ATOLL_API_KEY"),
             other_key=required("ATOLL_API_KEY_B"),
             image=os.environ.get("ATOLL_TEST_IMAGE") or "base",
+            egress=os.environ.get("ATOLL_EGRESS") or "deny",
         )
 
     @property

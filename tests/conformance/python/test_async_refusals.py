@@ -105,10 +105,10 @@ async def test_isolated_session_handle(impatient):
         )
     ),
 )
-async def test_egress_and_vault(impatient):
+async def test_egress_and_vault(impatient, settings):
     config = impatient.connection_config
     egress = AdapterFactory(config).create_egress_service(await impatient.get_endpoint(18080))
-    assert (await egress.get_policy()).default_action == "allow"
+    assert (await egress.get_policy()).default_action == settings.egress
     rule = NetworkRule(action="deny", target="example.com")
     for call in (lambda: egress.patch_rules([rule]), lambda: egress.delete_rules(["example.com"])):
         with refused((400, 405, 409, 501, 503)):

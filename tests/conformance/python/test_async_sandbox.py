@@ -124,7 +124,7 @@ async def test_views_of_a_running_sandbox(abox, settings):
     await proxied.close()
     for metrics in (await abox.get_metrics(), await abox.metrics.get_metrics(abox.id)):
         assert metrics.cpu_count > 0 and 0 < metrics.memory_used_in_mib <= metrics.memory_total_in_mib
-    assert (await abox.get_egress_policy()).default_action == "allow"
+    assert (await abox.get_egress_policy()).default_action == settings.egress
 
 
 @covers(

@@ -221,8 +221,8 @@ def test_devops(osb, garden):
 
 
 @covers("osb egress get", "osb egress patch")
-def test_egress(osb, box):
-    assert osb.json("egress", "get", box.id)["default_action"] == "allow"
+def test_egress(osb, box, settings):
+    assert osb.json("egress", "get", box.id)["default_action"] == settings.egress
     osb.refused("egress", "patch", box.id, "--rule", "deny=example.com")
 
 

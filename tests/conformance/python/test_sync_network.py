@@ -165,7 +165,7 @@ def test_everything_works_in_server_proxy_mode(echo, settings):
         proxied.files.write_file("/tmp/proxied.bin", blob)
         assert proxied.files.read_bytes("/tmp/proxied.bin") == blob
         assert proxied.get_metrics().cpu_count > 0
-        assert proxied.get_egress_policy().default_action == "allow"
+        assert proxied.get_egress_policy().default_action == settings.egress
 
 
 @covers("SandboxSync.get_signed_endpoint")
@@ -186,9 +186,9 @@ def test_signed_endpoint_works_or_is_refused_by_name(echo, settings):
 
 
 @covers("SandboxSync.get_egress_policy", "EgressSync.get_policy")
-def test_egress_policy_allows_all(box, settings):
+def test_egress_policy_tells_the_truth(box, settings):
     for policy in (box.get_egress_policy(), egress_of(box, settings).get_policy()):
-        assert policy.default_action == "allow" and not policy.egress
+        assert policy.default_action == settings.egress and not policy.egress
 
 
 def egress_of(box, settings):
@@ -216,7 +216,7 @@ def test_egress_rules_cannot_be_changed(box, settings):
     with SandboxSync.connect(box.id, connection_config=settings.no_retry()) as again:
         with refused(statuses):
             again.delete_egress_rules(["example.com"])
-    assert box.get_egress_policy().default_action == "allow"
+    assert box.get_egress_policy().default_action == settings.egress
 
 
 @covers(

@@ -12,12 +12,27 @@ use super::series::Series;
 use atoll_e2e::http::Client;
 use atoll_e2e::server::Server;
 
-/// The measured server is what an operator gets who configures nothing.
-pub(super) const CONFIG: &str = "";
+/// The image with the same files that the OCI runtimes run.
+const SAME_FILES: &str = "bench";
+/// The image that everybody has.
+const BASE: &str = "base";
+
+/// The measured server is what an operator gets who configures nothing but an image.
+pub(super) fn config(layout: &Path) -> String {
+    format!("[images.aliases]\n{SAME_FILES} = \"oci:{}\"\n", layout.display())
+}
 
 /// What `life` measures, in the order of its series.
-pub(super) const LIFE: &[&str] =
-    &["create -> first command done", "create", "exec round trip", "pause", "resume", "delete"];
+pub(super) const LIFE: &[&str] = &[
+    "create -> first command done",
+    "create",
+    "exec round trip",
+    "pause",
+    "resume",
+    "delete",
+    "base: create -> first command done",
+    "base: exec round trip",
+];
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
@@ -51,7 +66,7 @@ impl Atoll {
     pub(super) fn life(&mut self, series: &mut [Series]) -> Result<()> {
         let client = &mut self.client;
         let start = Instant::now();
-        let made = series[1].time(|| create(client))?;
+        let made = series[1].time(|| create(client, SAME_FILES))?;
         exec(client, &made, "true")?;
         series[0].push(start.elapsed());
         series[2].time(|| exec(client, &made, "true"))?;
@@ -59,7 +74,12 @@ impl Atoll {
         series[3].time(|| change(client, &made.id, "pause", "Paused"))?;
         series[4].time(|| change(client, &made.id, "resume", "Running"))?;
         series[5].time(|| client.json("DELETE", &path, None))?;
-        Ok(())
+        let start = Instant::now();
+        let made = create(client, BASE)?;
+        exec(client, &made, "true")?;
+        series[6].push(start.elapsed());
+        series[7].time(|| exec(client, &made, "true"))?;
+        client.json("DELETE", &format!("/v1/sandboxes/{}", made.id), None).map(drop)
     }
 
     /// `count` sandboxes asked for in the same moment.
@@ -72,7 +92,7 @@ impl Atoll {
         }
         let start = Instant::now();
         let one = |client: &mut Client| -> Result<Duration> {
-            let sandbox = create(client)?;
+            let sandbox = create(client, SAME_FILES)?;
             exec(client, &sandbox, "true")?;
             let took = start.elapsed();
             made.lock().expect("no thread panicked").push(sandbox.id);
@@ -95,7 +115,7 @@ impl Atoll {
 
     /// Calls into a sandbox while a long command runs in it.
     pub(super) fn busy(&mut self, calls: usize) -> Result<Vec<Series>> {
-        let made = create(&mut self.client)?;
+        let made = create(&mut self.client, SAME_FILES)?;
         let mut long = self.another();
         let agent = made.agent.clone();
         let body = json!({"command": "echo started > /tmp/started; sleep 60"}).to_string();
@@ -121,7 +141,7 @@ impl Atoll {
 
     /// Makes `count` sandboxes and returns their ids.
     pub(super) fn hold(&mut self, count: usize) -> Result<Vec<String>> {
-        (0..count).map(|_| create(&mut self.client).map(|made| made.id)).collect()
+        (0..count).map(|_| create(&mut self.client, BASE).map(|made| made.id)).collect()
     }
 
     /// Removes every sandbox of the measured server.
@@ -140,9 +160,9 @@ impl Atoll {
     }
 }
 
-fn create(client: &mut Client) -> Result<Made> {
+fn create(client: &mut Client, image: &str) -> Result<Made> {
     let wish = json!({
-        "image": {"uri": "base"},
+        "image": {"uri": image},
         "entrypoint": ["tail", "-f", "/dev/null"],
         "resourceLimits": {"cpu": "1", "memory": "256Mi"},
         "timeout": 600,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::command::{output, program};
-use crate::rootfs;
+use crate::image::Image;
 
 /// Name of the row that everything is compared with.
 pub(super) const TRUE_PROGRAM: &str = "fork+exec /bin/true (static)";
@@ -23,10 +23,15 @@ pub(super) struct Runtimes {
     pub crun: OciRuntime,
 }
 
+/// Where the same files lie as an image.
+pub(super) fn layout(scratch: &Path) -> PathBuf {
+    scratch.join("layout")
+}
+
 impl Runtimes {
     pub(super) fn prepare(scratch: &Path) -> Result<Self> {
         let bundle = scratch.join("bundle");
-        rootfs::busybox(&bundle.join("rootfs"))?;
+        Image::busybox(&bundle.join("rootfs"))?.write_layout(&layout(scratch))?;
         let mut spec = program("runc", ["spec"]);
         output(spec.current_dir(&bundle))?;
         let path = bundle.join("config.json");

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use atoll_e2e::http::Client;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
-use crate::command::{program, run};
-use crate::rootfs;
+use crate::command::program;
+use crate::image::{Image, MANIFEST, digest};
 
 /// The one user; the three constants after it are the same credential in other clothes.
 pub(super) const USER: &str = "atoll";
@@ -24,9 +23,6 @@ const REPOSITORY: &str = "private/busybox";
 const TAG: &str = "1";
 const START_TRIES: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
 /// A running registry; stopped when dropped.
 pub(super) struct Registry {
@@ -86,32 +82,13 @@ impl Registry {
     }
 
     fn push(&self, folder: &Path) -> Result<()> {
-        let root = folder.join("rootfs");
-        rootfs::busybox(&root)?;
-        let archive = folder.join("layer.tar");
-        let mut tar = program("tar", ["--owner=0", "--group=0", "--numeric-owner", "--create"]);
-        run(tar.arg("--file").arg(&archive).arg("--directory").arg(&root).arg("."))?;
-        let layer = fs::read(&archive).context("can't read the layer")?;
-        let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-        let config = json!({
-            "architecture": architecture,
-            "os": "linux",
-            "config": {"Env": ["PATH=/bin"], "Cmd": ["sh"]},
-            "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
-        });
-        let config = config.to_string().into_bytes();
+        let image = Image::busybox(&folder.join("rootfs"))?;
         let mut client = Client::new(self.address, &[("Authorization", BASIC)]);
-        for blob in [&layer, &config] {
+        for blob in &image.blobs {
             upload(&mut client, blob)?;
         }
-        let manifest = json!({
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": {"mediaType": CONFIG, "digest": digest(&config), "size": config.len()},
-            "layers": [{"mediaType": LAYER, "digest": digest(&layer), "size": layer.len()}],
-        });
         let path = format!("/v2/{REPOSITORY}/manifests/{TAG}");
-        let answer = client.send("PUT", &path, MANIFEST, manifest.to_string().as_bytes())?;
+        let answer = client.send("PUT", &path, MANIFEST, &image.manifest)?;
         ensure!(answer.status == 201, "manifest: {}", answer.explain());
         Ok(())
     }
@@ -135,11 +112,6 @@ fn upload(client: &mut Client, blob: &[u8]) -> Result<()> {
     let done = client.send("PUT", &path, "application/octet-stream", blob)?;
     ensure!(done.status == 201, "blob: {}", done.explain());
     Ok(())
-}
-
-fn digest(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
 }
 
 #[cfg(test)]

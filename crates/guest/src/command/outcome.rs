@@ -28,6 +28,11 @@ impl Outcome {
         Self { code, problem, elapsed }
     }
 
+    /// An end that a shell reported by itself.
+    pub(crate) fn of_code(code: i32, elapsed: Duration) -> Self {
+        Self { code, problem: None, elapsed }
+    }
+
     /// What a shell would report for a program that cannot be executed.
     pub(crate) fn of_refusal(error: &Error, elapsed: Duration) -> Self {
         let (code, problem) = match error {

@@ -2,8 +2,9 @@ use super::{Outcome, Record};
 use crate::{Result, guest::Shared, process::Spawned, ring::Ring};
 use bytes::{Bytes, BytesMut};
 use std::{
-    io,
-    os::fd::OwnedFd,
+    fs::File,
+    io::{self, Read},
+    os::fd::{AsFd, OwnedFd},
     process::ExitStatus,
     sync::{
         Arc,
@@ -217,6 +218,19 @@ impl Pipe {
         let read: io::Result<usize> = receiver.read_buf(&mut self.buffer).await;
         if read.unwrap_or(0) == 0 {
             self.receiver = None;
+        }
+        self.buffer.split().freeze()
+    }
+
+    /// What lies in the pipe at this moment, up to `limit` bytes, without waiting for more.
+    pub(crate) fn take_now(&mut self, limit: usize) -> Bytes {
+        // Asked of the kernel and not of the runtime, which may not have heard of the bytes yet.
+        let fd = self.receiver.as_ref().and_then(|pipe| pipe.as_fd().try_clone_to_owned().ok());
+        if let Some(fd) = fd {
+            let mut taken = Vec::new();
+            // Ends with "would block", or with the pipe; the bytes before that count either way.
+            File::from(fd).take(limit as u64).read_to_end(&mut taken).ok();
+            self.buffer.extend_from_slice(&taken);
         }
         self.buffer.split().freeze()
     }

@@ -77,6 +77,12 @@ impl Reaper {
         children.known.contains_key(&pid) && sys::signal_group(pid, signal).is_ok()
     }
 
+    /// Signals a child, and it alone, while it has not been reaped; says whether it did.
+    pub fn signal_child(&self, pid: i32, signal: i32) -> bool {
+        let children = self.shared.lock();
+        children.known.contains_key(&pid) && sys::signal_process(pid, signal).is_ok()
+    }
+
     /// Kills what is left of an ended child's process group, unless the pid serves a new child.
     pub fn kill_remains(&self, pid: i32) {
         let children = self.shared.lock();

@@ -1,8 +1,9 @@
 //! A `Control` over loopback listeners, and a server in front of the proxy.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,67 +11,42 @@ use atoll_control::{
     Access, BoxedIo, Control, Create, Filter, LogTail, MetadataPatch, Page, Paging, Port,
     SnapshotFilter, Usage,
 };
-use atoll_core::{
-    Deadline, Error, ImageSource, Isolation, Lifecycle, Network, Observed, Resources, Result,
-    Sandbox, SandboxId, SandboxSpec, Snapshot, SnapshotId, Source, TenantId, Timestamp,
-};
+use atoll_core::{Deadline, Error, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId};
 use atoll_proxy::{Credentials, Forwarding, Proxy, ProxyError, Target};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef";
 
+/// Where a sandbox's ports lead.
+pub(crate) enum Upstream {
+    Tcp(SocketAddr),
+    Socket(PathBuf),
+}
+
 /// One sandbox of one tenant; all of its ports lead to `upstream`.
 pub(crate) struct World {
-    upstream: Mutex<Option<SocketAddr>>,
-    pub(crate) connects: AtomicUsize,
+    upstream: Option<Upstream>,
+    connects: AtomicUsize,
     pub(crate) paused: AtomicBool,
 }
 
 impl World {
     pub(crate) fn new(upstream: Option<SocketAddr>) -> Arc<Self> {
-        Arc::new(Self {
-            upstream: Mutex::new(upstream),
-            connects: AtomicUsize::new(0),
-            paused: AtomicBool::new(false),
-        })
+        Self::over(upstream.map(Upstream::Tcp))
+    }
+
+    pub(crate) fn over(upstream: Option<Upstream>) -> Arc<Self> {
+        let (connects, paused) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Arc::new(Self { upstream, connects, paused })
     }
 
     pub(crate) fn connects(&self) -> usize {
         self.connects.load(Ordering::SeqCst)
-    }
-
-    fn sandbox(&self) -> Sandbox {
-        let now = Timestamp::from_micros(1);
-        let mut life = Lifecycle::new(now, None);
-        let seen =
-            if self.paused.load(Ordering::SeqCst) { Observed::Paused } else { Observed::Running };
-        life.observe(&seen, now);
-        let image = ImageSource { reference: "base".into(), auth: None };
-        let spec = SandboxSpec {
-            source: Source::Image(image),
-            entrypoint: Vec::new(),
-            env: Default::default(),
-            resources: Resources::default(),
-            metadata: Default::default(),
-            extensions: Default::default(),
-            platform: None,
-            isolation: Isolation::Default,
-            mounts: Vec::new(),
-            network: Network::Internet,
-        };
-        Sandbox {
-            id: id(),
-            tenant: tenant(),
-            spec,
-            created_at: now,
-            access_token: TOKEN.into(),
-            life,
-        }
     }
 }
 
@@ -88,11 +64,7 @@ fn unused<T>() -> Result<T> {
 
 #[async_trait]
 impl Control for World {
-    async fn get(&self, _: &TenantId, asked: &SandboxId) -> Result<Arc<Sandbox>> {
-        if *asked == id() { Ok(Arc::new(self.sandbox())) } else { Err(Error::not_found("it")) }
-    }
-
-    async fn connect(&self, access: &Access, asked: &SandboxId, _: Port) -> Result<BoxedIo> {
+    fn check(&self, access: &Access, asked: &SandboxId) -> Result<()> {
         let known = match access {
             Access::Tenant(_) | Access::Signed => true,
             Access::Token(token) => token == TOKEN,
@@ -103,10 +75,26 @@ impl Control for World {
         if self.paused.load(Ordering::SeqCst) {
             return Err(Error::conflict("it is paused").with_reason("SANDBOX_PAUSED"));
         }
+        Ok(())
+    }
+
+    async fn connect(&self, access: &Access, asked: &SandboxId, _: Port) -> Result<BoxedIo> {
+        self.check(access, asked)?;
         let closed = || Error::unavailable("nothing listens there").with_reason("PORT_CLOSED");
-        let upstream = self.upstream.lock().unwrap().ok_or_else(closed)?;
         self.connects.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(TcpStream::connect(upstream).await.map_err(|_| closed())?))
+        match &self.upstream {
+            None => Err(closed()),
+            Some(Upstream::Tcp(to)) => {
+                Ok(Box::new(TcpStream::connect(to).await.map_err(|_| closed())?))
+            }
+            Some(Upstream::Socket(to)) => {
+                Ok(Box::new(UnixStream::connect(to).await.map_err(|_| closed())?))
+            }
+        }
+    }
+
+    async fn get(&self, _: &TenantId, _: &SandboxId) -> Result<Arc<Sandbox>> {
+        unused()
     }
 
     async fn create(&self, _: &TenantId, _: Create) -> Result<Arc<Sandbox>> {
@@ -175,6 +163,7 @@ fn answer(error: &ProxyError) -> Response {
         ProxyError::Closed(error) => (StatusCode::BAD_GATEWAY, error.to_string()),
         ProxyError::ConnectTimeout(_) => (StatusCode::GATEWAY_TIMEOUT, String::new()),
         ProxyError::BadAnswer(error) => (StatusCode::IM_A_TEAPOT, error.to_string()),
+        ProxyError::BrokenRequest(error) => (StatusCode::BAD_REQUEST, error.to_string()),
         ProxyError::BadTarget(error) => (StatusCode::BAD_REQUEST, error.to_string()),
     };
     (status, said).into_response()
@@ -183,7 +172,6 @@ fn answer(error: &ProxyError) -> Response {
 /// A server that carries everything to `port` of the world's sandbox, under `/p`.
 pub(crate) async fn front(world: Arc<World>, access: Access, port: Port) -> SocketAddr {
     let proxy = Proxy::new(world);
-    proxy.learn(&id(), &tenant());
     let carry = move |request: Request<Body>| async move {
         let path_and_query = request.uri().to_string();
         let target = Target { access, id: id(), port, path_and_query };

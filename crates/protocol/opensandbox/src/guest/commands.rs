@@ -75,7 +75,7 @@ pub(super) async fn interrupt(
 ) -> Result<(), Failure> {
     let id = parameters.required("id")?;
     let interrupted = match guest.commands().interrupt(id) {
-        Err(Error::Unknown { .. }) => guest.sessions().interrupt(id),
+        Err(Error::Unknown { .. }) => guest.sessions().interrupt(id).await,
         other => other,
     };
     interrupted.map_err(|error| {

@@ -1,7 +1,7 @@
-//! Egress rules: shown as they are (everything is allowed), and never taken, since nothing here
-//! would enforce them.
+//! Egress rules: shown as they are (everything is allowed, or nothing where the operator gives
+//! sandboxes no way out), and never taken, since nothing here would enforce them.
 
-use atoll_control::{Access, Port};
+use atoll_control::Access;
 use atoll_core::{ErrorKind, SandboxId, TenantId};
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -16,13 +16,18 @@ use super::state::DoorState;
 
 const REFUSAL: &str = "this version does not enforce egress rules, so it refuses to take them";
 
-fn policy() -> Value {
+fn policy(door: &DoorState) -> Value {
+    let (mode, enforcement, reason, action) = if door.config.internet {
+        ("allow_all", "dns", "egress rules are not enforced by this server", "allow")
+    } else {
+        ("deny_all", "dns+nft", "sandboxes have no way out of this server", "deny")
+    };
     json!({
         "status": "ok",
-        "mode": "allow_all",
-        "enforcementMode": "dns",
-        "reason": "egress rules are not enforced by this server",
-        "policy": {"defaultAction": "allow", "egress": []},
+        "mode": mode,
+        "enforcementMode": enforcement,
+        "reason": reason,
+        "policy": {"defaultAction": action, "egress": []},
     })
 }
 
@@ -33,7 +38,7 @@ pub(super) async fn show_policy(
     PathSandbox(id): PathSandbox,
 ) -> Result<Json<Value>, ApiError> {
     find(&door, &tenant, &id).await?;
-    Ok(Json(policy()))
+    Ok(Json(policy(&door)))
 }
 
 /// Every change to a policy.
@@ -47,16 +52,16 @@ pub(super) async fn refuse_policy(
 }
 
 /// The sidecar that clients expect on a port of the sandbox; its errors are plain text.
-pub(super) async fn face(
+pub(super) fn face(
     door: &DoorState,
     access: &Access,
     id: &SandboxId,
     method: &Method,
     path: &str,
 ) -> Result<Response, ApiError> {
-    check(door, access, id).await?;
+    check(door, access, id)?;
     let answer = match (method, path) {
-        (&Method::GET, "/policy") => Json(policy()).into_response(),
+        (&Method::GET, "/policy") => Json(policy(door)).into_response(),
         (&Method::POST | &Method::PUT | &Method::PATCH | &Method::DELETE, "/policy") => {
             text(StatusCode::NOT_IMPLEMENTED, REFUSAL)
         }
@@ -68,15 +73,11 @@ pub(super) async fn face(
 }
 
 /// The caller may know of this sandbox, whatever state it is in.
-async fn check(door: &DoorState, access: &Access, id: &SandboxId) -> Result<(), ApiError> {
-    if let Access::Tenant(tenant) = access {
-        find(door, tenant, id).await?;
-        return Ok(());
-    }
-    match door.control.connect(access, id, Port::Agent).await {
+fn check(door: &DoorState, access: &Access, id: &SandboxId) -> Result<(), ApiError> {
+    match door.control.check(access, id) {
         Err(error) if error.kind() == ErrorKind::NotFound => sort(Doing::Read, Err(error)),
         // Paused or starting: the caller was recognised, which is all that is asked here.
-        Ok(_) | Err(_) => Ok(()),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

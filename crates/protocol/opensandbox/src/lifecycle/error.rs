@@ -135,8 +135,11 @@ impl ApiError {
 }
 
 fn table(doing: Doing, error: &Error) -> (StatusCode, Cow<'static, str>) {
+    if let Some(code) = volume_code(error) {
+        return (StatusCode::BAD_REQUEST, code);
+    }
     let code = match (error.kind(), doing) {
-        (ErrorKind::Invalid, _) => return (StatusCode::BAD_REQUEST, invalid_code(error)),
+        (ErrorKind::Invalid, _) => "SANDBOX::INVALID_PARAMETER",
         (ErrorKind::Unauthenticated, _) => error.reason().unwrap_or("INVALID_API_KEY"),
         (ErrorKind::Forbidden, _) => "SANDBOX::FORBIDDEN",
         (ErrorKind::NotFound, Doing::Create | Doing::ReadSnapshot | Doing::DeleteSnapshot) => {
@@ -178,12 +181,11 @@ fn status(doing: Doing, kind: ErrorKind) -> StatusCode {
     }
 }
 
-/// A runtime's `VOLUME_X` is this contract's `VOLUME::X`.
-fn invalid_code(error: &Error) -> Cow<'static, str> {
-    match error.reason().and_then(|reason| reason.strip_prefix("VOLUME_")) {
-        Some(rest) => format!("VOLUME::{rest}").into(),
-        None => "SANDBOX::INVALID_PARAMETER".into(),
-    }
+/// A runtime's `VOLUME_X` is this contract's `VOLUME::X`, a mistake in the request whatever its
+/// kind.
+fn volume_code(error: &Error) -> Option<Cow<'static, str>> {
+    let rest = error.reason()?.strip_prefix("VOLUME_")?;
+    Some(format!("VOLUME::{rest}").into())
 }
 
 impl From<ProxyError> for ApiError {
@@ -205,6 +207,9 @@ impl From<ProxyError> for ApiError {
             }
             ProxyError::BadAnswer(_) => {
                 Self::new(StatusCode::BAD_GATEWAY, "BACKEND_RESPONSE_FAILED", error.to_string())
+            }
+            ProxyError::BrokenRequest(_) => {
+                Self::bad_request("REQUEST_BROKEN_OFF", error.to_string())
             }
             ProxyError::BadTarget(_) => Self::invalid("path", error.to_string()),
         }

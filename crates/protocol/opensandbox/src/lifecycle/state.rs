@@ -25,6 +25,8 @@ pub struct DoorConfig {
     pub create_wait: Duration,
     /// Folders of the host below which volumes may lie; empty: none.
     pub allowed_host_paths: Vec<PathBuf>,
+    /// Sandboxes reach the internet; else they reach nothing outside.
+    pub internet: bool,
 }
 
 impl Default for DoorConfig {
@@ -36,6 +38,7 @@ impl Default for DoorConfig {
             allow_no_expiry: false,
             create_wait: Duration::from_secs(10),
             allowed_host_paths: Vec::new(),
+            internet: true,
         }
     }
 }

@@ -68,6 +68,12 @@ fn documented_cases_have_their_documented_codes() {
             "VOLUME::HOST_PATH_NOT_ALLOWED",
         ),
         (
+            Doing::Create,
+            Error::not_found("x").with_reason("VOLUME_PVC_NOT_FOUND"),
+            400,
+            "VOLUME::PVC_NOT_FOUND",
+        ),
+        (
             Doing::Read,
             Error::new(ErrorKind::Unauthenticated, "x").with_reason("MISSING_API_KEY"),
             401,
