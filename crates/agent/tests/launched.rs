@@ -152,3 +152,47 @@ fn as_the_first_process_it_reaps_orphans() {
     let (ended, logged) = launched.end();
     assert_eq!(ended, Some(143), "{logged}");
 }
+
+#[test]
+fn many_commands_leave_nothing_open() {
+    if !can_be_init() {
+        return; // Needs the right to make namespaces.
+    }
+    let config = r#"{"entrypoint":["sleep","1000"],"env":{"EXECD_ENVS":"/tmp/.atoll-test-none"}}"#;
+    let launched = launch(config, true);
+    let opened = launched.call("POST /session", "{}");
+    let (_, id) = opened.split_once(r#""session_id":""#).expect("a session");
+    let run = format!("POST /session/{}/run", &id[..32]);
+    let work = |count: usize| {
+        for _ in 0..count {
+            let seen = launched.run("echo out; echo err >&2; (true &)");
+            assert!(seen.contains("execution_complete"), "{seen}");
+            let seen = launched.call(&run, r#"{"command":"x=$((x + 1)); echo $x; exit 3"}"#);
+            assert!(seen.contains(r#""evalue":"3""#), "{seen}");
+        }
+    };
+    let look = || {
+        let seen = launched.run("ls /proc/1/fd | wc -l; grep -E 'VmRSS|Threads' /proc/1/status");
+        let texts =
+            seen.split(r#""text":""#).skip(2).map(|text| text.split('"').next().unwrap_or(""));
+        let digits =
+            texts.map(|text| text.chars().filter(char::is_ascii_digit).collect::<String>());
+        let [fds, rss_kib, threads] =
+            digits.map(|n| n.parse::<usize>().expect("a number")).collect::<Vec<_>>()[..]
+        else {
+            panic!("{seen}")
+        };
+        (fds, rss_kib, threads)
+    };
+    work(50);
+    let before = look();
+    work(250);
+    let after = look();
+    assert!(after.0 <= before.0, "descriptors: {before:?}, then {after:?}");
+    assert!(after.1 <= before.1 + 2048, "memory: {before:?}, then {after:?}");
+    assert!(after.2 <= before.2 + 4, "threads: {before:?}, then {after:?}");
+    let zombies = "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l";
+    while !launched.run(zombies).contains(r#""text":"0""#) {}
+    let seen = launched.call(&run, r#"{"command":"echo runs $x"}"#);
+    assert!(seen.contains("runs 300"), "{seen}");
+}

@@ -15,7 +15,7 @@ pub use directory::{list, make_directory, remove_directory, search};
 pub use glob::Pattern;
 pub use read::{Download, lines, open};
 pub use replace::replace;
-pub use write::Upload;
+pub use write::{Staged, Upload};
 
 use crate::{Error, Result, accounts::Accounts};
 use std::{

@@ -14,9 +14,6 @@ mod home;
 mod keeper;
 mod shell;
 
-#[cfg(test)]
-mod tests;
-
 use crate::{Error, Result, command::Output, guest::Shared, id};
 use home::Home;
 use keeper::{Desk, Job, Keeper};

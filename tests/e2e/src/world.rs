@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 use crate::http::Client;
@@ -51,6 +52,19 @@ impl World {
     /// The whole folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The process that this world's sandboxes are children of.
+    pub fn spawner(&self) -> Option<Pid> {
+        let name = self.data().display().to_string();
+        let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+        let pids = processes.filter_map(|p| p.file_name().to_str()?.parse::<i32>().ok());
+        let mut spawners = pids.filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains("\0spawner\0") && line.contains(&name)
+        });
+        spawners.next().and_then(Pid::from_raw)
     }
 
     /// Stops the server and makes sure that nothing is left.

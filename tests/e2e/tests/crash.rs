@@ -167,7 +167,7 @@ fn sandboxes_outlive_the_server_and_the_spawner() {
     while read(&mut second) <= before {
         assert!(std::time::Instant::now() < deadline, "the counter stands still at {before}");
     }
-    let spawner = spawner_of(&world).expect("there is a spawner");
+    let spawner = world.spawner().expect("there is a spawner");
     rustix::process::kill_process(spawner, rustix::process::Signal::KILL).expect("it is killed");
     works(&mut second, &id, 1);
     let another = sandbox::create(&mut second, &json!({})).expect("a new spawner makes sandboxes");
@@ -176,17 +176,4 @@ fn sandboxes_outlive_the_server_and_the_spawner() {
         sandbox::remove(&mut second, id).expect("it is removed");
     }
     world.end(server).expect("nothing is left");
-}
-
-/// The spawner of this world's server.
-fn spawner_of(world: &World) -> Option<rustix::process::Pid> {
-    let name = world.data().display().to_string();
-    let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
-    let pids = processes.filter_map(|p| p.file_name().to_str()?.parse::<i32>().ok());
-    let mut spawners = pids.filter(|pid| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        line.contains("\0spawner\0") && line.contains(&name)
-    });
-    spawners.next().and_then(rustix::process::Pid::from_raw)
 }

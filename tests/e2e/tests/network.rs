@@ -109,7 +109,14 @@ for i in $(seq 200); do /usr/bin/python3 -c 'import socket; socket.create_connec
     let change = "ip addr add 10.231.9.9/32 dev eth0 || ip link set eth0 down";
     assert_ne!(sandbox::run(&mut client, &first, change).expect("it runs").code, Some(0));
 
-    for id in [&first, &second] {
+    let spawner = world.spawner().expect("there is a spawner");
+    rustix::process::kill_process(spawner, rustix::process::Signal::KILL).expect("it is killed");
+    let third = sandbox::create(&mut client, &json!({})).expect("a new spawner makes sandboxes");
+    for id in [&first, &third] {
+        assert!(reaches(&mut client, id, PUBLIC, PORT), "the new router connects everybody");
+    }
+
+    for id in [&first, &second, &third] {
         sandbox::remove(&mut client, id).expect("it is removed");
     }
     drop((hosts, resolver));

@@ -133,7 +133,10 @@ mod tests {
         check("A=1\nB=x=y\n\n# C=3\n D = 4 \r\n", &[("A", "1"), ("B", "x=y"), ("D", "4")]);
         check("broken\n=v\nexport A=two words # said\n", &[("A", "two words")]);
         check(r#"J={"a":"b c","d":1}"#, &[("J", r#"{"a":"b c","d":1}"#)]);
-        check("U=http://h/#part\nE=\nexportX=1", &[("U", "http://h/#part"), ("E", ""), ("exportX", "1")]);
+        check(
+            "U=http://h/#part\nE=\nexportX=1",
+            &[("U", "http://h/#part"), ("E", ""), ("exportX", "1")],
+        );
         check(r"W=C:\new $HOME", &[("W", r"C:\new $HOME")]);
         check("not a name=1\nA b=2", &[]);
     }

@@ -44,7 +44,9 @@ impl Home {
     pub(super) fn lay_out(&self, text: &str, cwd: Option<&Path>) -> Result<()> {
         let failed = |source| Error::File { action: "write in", path: self.path.clone(), source };
         match DirBuilder::new().mode(0o700).create(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
             // Made anew where a run has emptied the place.
             _ => {}
         }
@@ -58,8 +60,7 @@ impl Home {
     /// A shell that is still reading the old file keeps it whole.
     fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let fresh = self.path.join(id::fresh());
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
         let placed =
             file.write_all(content).and_then(|()| fs::rename(&fresh, self.path.join(name)));
         if placed.is_err() {

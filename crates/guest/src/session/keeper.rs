@@ -232,7 +232,7 @@ impl Keeper {
             // Whether a slow listener takes the output has no say in how the run ends.
             let event = tokio::select! {
                 biased;
-                code = shell.report(token), if expired.is_none() => Event::Reported(code),
+                code = shell.reports.code_of(token), if expired.is_none() => Event::Reported(code),
                 status = &mut shell.exit => Event::Exited(status.unwrap_or_default()),
                 limit = passed(timer) => Event::Expired(limit),
                 permit = listener.reserve(), if !pending.is_empty() => {

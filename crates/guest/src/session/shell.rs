@@ -29,8 +29,15 @@ pub(super) struct Shell {
     pub(super) exit: Exit,
     /// What the shell and everything it started print.
     pub(super) output: Pipe,
+    /// What the shell reports.
+    pub(super) reports: Reports,
     control: Sender,
-    reports: Pipe,
+}
+
+/// The shell's reports on its runs.
+#[derive(Debug)]
+pub(super) struct Reports {
+    pipe: Pipe,
     unread: BytesMut,
 }
 
@@ -78,8 +85,7 @@ impl Shell {
             exit,
             output: Pipe::open(stdout),
             control: Sender::from_owned_fd(stdin)?,
-            reports: Pipe::open(stderr),
-            unread: BytesMut::new(),
+            reports: Reports { pipe: Pipe::open(stderr), unread: BytesMut::new() },
         })
     }
 
@@ -92,9 +98,17 @@ impl Shell {
         token
     }
 
+    /// Asks the shell and all it has started to end, as a closed terminal would. What ignores
+    /// that, such as a program under `nohup`, goes on.
+    pub(super) fn hang_up(&self, shared: &Shared) {
+        shared.reaper.signal_group(self.pid, libc::SIGHUP);
+    }
+}
+
+impl Reports {
     /// Waits for the report on a run and answers the exit code. Waits for ever when the shell can
     /// report no more. Safe to cancel.
-    pub(super) async fn report(&mut self, token: &str) -> i32 {
+    pub(super) async fn code_of(&mut self, token: &str) -> i32 {
         loop {
             while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line = self.unread.split_to(end + 1);
@@ -107,15 +121,9 @@ impl Shell {
             if self.unread.len() > REPORT_BYTES_MAX {
                 self.unread.clear();
             }
-            let bytes = self.reports.read().await;
+            let bytes = self.pipe.read().await;
             self.unread.extend_from_slice(&bytes);
         }
-    }
-
-    /// Asks the shell and all it has started to end, as a closed terminal would. What ignores
-    /// that, such as a program under `nohup`, goes on.
-    pub(super) fn hang_up(&self, shared: &Shared) {
-        shared.reaper.signal_group(self.pid, libc::SIGHUP);
     }
 }
 

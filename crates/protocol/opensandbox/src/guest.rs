@@ -2,6 +2,7 @@
 
 mod commands;
 mod directories;
+mod download;
 mod error;
 mod events;
 mod extract;
@@ -11,8 +12,8 @@ mod metrics;
 mod proxy;
 mod sessions;
 mod terminals;
-mod transfer;
 mod unsupported;
+mod upload;
 mod wire;
 
 use atoll_guest::Guest;
@@ -69,8 +70,8 @@ fn filesystem() -> Router<Arc<Guest>> {
         .route("/files/permissions", post(files::permissions))
         .route("/files/search", get(files::search))
         .route("/files/replace", post(files::replace))
-        .route("/files/upload", post(transfer::upload))
-        .route("/files/download", get(transfer::download))
+        .route("/files/upload", post(upload::upload))
+        .route("/files/download", get(download::download))
         .route("/directories/list", get(directories::list))
         .route("/directories", post(directories::make).delete(directories::remove))
 }

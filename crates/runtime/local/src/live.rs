@@ -43,10 +43,7 @@ impl Live {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // The number may have come to mean another process: ask whether it is in our group.
-        let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", launched.pid));
-        if !groups.is_ok_and(|text| text.lines().any(|line| line.ends_with(&format!("/{id}")))) {
+        if !launched.lives(dir) {
             return Ok(None);
         }
         let ended = process::watch(pidfd.try_clone()?)?;

@@ -4,7 +4,7 @@
 //! members are only ever added, with defaults, and [`GENERATION`] grows when that isn't enough.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -122,6 +122,16 @@ pub(crate) struct Launched {
     pub(crate) cable: Option<u32>,
     pub(crate) first_id: u32,
     pub(crate) launcher: Launcher,
+}
+
+impl Launched {
+    /// Whether its process still is the sandbox in `dir`: a number may come to mean another one,
+    /// but not one that is in the sandbox's control group.
+    pub(crate) fn lives(&self, dir: &Path) -> bool {
+        let id = dir.file_name().unwrap_or_default().to_string_lossy();
+        let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", self.pid));
+        groups.is_ok_and(|text| text.lines().any(|line| line.ends_with(&format!("/{id}"))))
+    }
 }
 
 /// How a sandbox ended; kept in its folder as `exit.json`.

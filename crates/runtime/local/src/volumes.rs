@@ -18,9 +18,8 @@ pub(crate) fn check(config: &LocalConfig, layout: &Layout, sandbox: &Sandbox) ->
             MountSource::Volume { name, create, .. } => {
                 let dir = layout.volume(sandbox.tenant.as_str(), name);
                 if !create && !dir.is_dir() {
-                    return Err(
-                        Error::not_found(format!("volume {name}")).with_reason("VOLUME_PVC_NOT_FOUND")
-                    );
+                    return Err(Error::not_found(format!("volume {name}"))
+                        .with_reason("VOLUME_PVC_NOT_FOUND"));
                 }
             }
         }
@@ -96,7 +95,8 @@ fn allowed(config: &LocalConfig, path: &Path) -> Result<PathBuf> {
              `allowed_host_paths`",
             path.display()
         );
-        Error::new(atoll_core::ErrorKind::Invalid, message).with_reason("VOLUME_HOST_PATH_NOT_ALLOWED")
+        Error::new(atoll_core::ErrorKind::Invalid, message)
+            .with_reason("VOLUME_HOST_PATH_NOT_ALLOWED")
     };
     let mut known = path.to_owned();
     let mut rest = Vec::new();

@@ -11,43 +11,98 @@ async fn run(sandbox: &Sandbox, id: &str, body: Value) -> Answer {
     sandbox.post(&format!("/session/{id}/run"), body).await
 }
 
+async fn stdout(sandbox: &Sandbox, id: &str, command: &str) -> String {
+    run(sandbox, id, json!({ "command": command })).await.output("stdout")
+}
+
 #[tokio::test]
-async fn directory_exports_and_functions_persist() {
+async fn everything_a_shell_knows_persists() {
     let sandbox = Sandbox::start().await;
     let id = open(&sandbox).await;
-    let first = json!({"command": "mkdir -p 'a b'; cd 'a b'; export X=\"it's $(echo two) \\\" lines\"; f() { echo from f; }"});
-    let answer = run(&sandbox, &id, first).await;
+    let first = "mkdir -p 'a b'; cd 'a b'; export X=\"it's $(echo two) \\\" lines\"; y=1\n\
+        f() { echo from f $y; }; alias hi='echo hello'; set -o pipefail; shopt -s nullglob\n\
+        list=(1 'two words'); set -- one two";
+    let answer = run(&sandbox, &id, json!({ "command": first })).await;
     assert_eq!(answer.exit_code(), 0, "{}", answer.text());
     assert_eq!(answer.events()[0]["text"], id.as_str());
-    let answer = run(&sandbox, &id, json!({"command": "pwd; echo \"$X\"; f; echo oops >&2"})).await;
+    let second = "pwd; echo \"$X\"; f; hi; echo \"${list[1]}\" $2 *.none\n\
+        shopt -q nullglob && set -o | grep -q 'pipefail.*on' && echo options; echo oops >&2; echo end";
+    let answer = run(&sandbox, &id, json!({ "command": second })).await;
     let directory = sandbox.path("a b").canonicalize().unwrap();
-    let want = format!("{}\nit's two \" lines\nfrom f\noops", directory.display());
-    assert_eq!(answer.output("stdout"), want);
+    let want = "it's two \" lines\nfrom f 1\nhello\ntwo words two\noptions\noops\nend";
+    assert_eq!(answer.output("stdout"), format!("{}\n{want}", directory.display()));
     assert_eq!(answer.output("stderr"), "");
+    stdout(&sandbox, &id, "sleep 1000 & job=$!").await;
+    assert_eq!(stdout(&sandbox, &id, "kill $job && ! wait $job && jobs -p | wc -l").await, "0");
+    assert_eq!(run(&sandbox, &id, json!({"command": "(exit 9)"})).await.exit_code(), 9);
+    assert_eq!(stdout(&sandbox, &id, "echo $?").await, "9");
+    assert_eq!(run(&sandbox, &id, json!({"command": "if then"})).await.exit_code(), 2);
+    assert_eq!(stdout(&sandbox, &id, "echo $y").await, "1", "a syntax error ends no session");
+}
+
+#[tokio::test]
+async fn runs_see_no_input_and_no_foreign_descriptor() {
+    let sandbox = Sandbox::start().await;
+    let id = open(&sandbox).await;
+    let look = "cat; ls /proc/self/fd | tr '\\n' ' '";
+    // Whoever runs the tests may have left descriptors open, which every command sees.
+    let want = sandbox.post("/command", json!({ "command": look })).await.output("stdout");
+    assert_eq!(stdout(&sandbox, &id, look).await, want);
+    let text = "echo 'fake 0' >&199; echo 'fake 0' >&9; echo \"$(seq 20000 | tail -1)\"";
+    assert!(stdout(&sandbox, &id, text).await.ends_with("20000"));
+    let much: String = (0..30_000).map(|n| format!(": {n}\n")).collect();
+    assert_eq!(stdout(&sandbox, &id, &(much + "echo long")).await, "long");
+    let many = run(&sandbox, &id, json!({"command": "seq 1 50000"})).await.output("stdout");
+    assert!(many.lines().eq((1..=50_000).map(|n| n.to_string())));
 }
 
 #[tokio::test]
 async fn an_exit_ends_the_run_and_not_the_session() {
     let sandbox = Sandbox::start().await;
     let id = open(&sandbox).await;
-    assert_eq!(
-        run(&sandbox, &id, json!({"command": "export KEPT=1; exit 7"})).await.exit_code(),
-        7
-    );
+    let text =
+        "export KEPT=1; also='a \"b\"'; g() { echo g; }; alias hi='echo hello'; cd /usr; exit 7";
+    assert_eq!(run(&sandbox, &id, json!({ "command": text })).await.exit_code(), 7);
     assert_eq!(run(&sandbox, &id, json!({"command": "false"})).await.exit_code(), 1);
-    assert_eq!(run(&sandbox, &id, json!({"command": "echo $KEPT"})).await.output("stdout"), "1");
+    let seen = stdout(&sandbox, &id, "echo $KEPT $also; g; hi; pwd").await;
+    assert_eq!(seen, "1 a \"b\"\ng\nhello\n/usr");
+    let answer = run(&sandbox, &id, json!({"command": "set -e; echo a; (exit 3); echo b"})).await;
+    assert_eq!((answer.output("stdout").as_str(), answer.exit_code()), ("a", 3));
+    assert_eq!(stdout(&sandbox, &id, "set +e; echo $KEPT").await, "1");
+    assert_eq!(stdout(&sandbox, &id, "exec echo replaced").await, "replaced");
+    assert_eq!(stdout(&sandbox, &id, "kill -KILL $$; echo never").await, "");
+    assert_eq!(stdout(&sandbox, &id, "echo $KEPT").await, "1");
 }
 
 #[tokio::test]
-async fn a_killed_run_leaves_the_state_before_it() {
+async fn a_timeout_ends_the_run_and_spares_state_and_earlier_jobs() {
     let sandbox = Sandbox::start().await;
     let id = open(&sandbox).await;
-    run(&sandbox, &id, json!({"command": "export STATE=good"})).await.exit_code();
-    let body = json!({"command": "export STATE=bad; echo early; sleep 1000", "timeout": 200});
-    let answer = run(&sandbox, &id, body).await;
+    stdout(&sandbox, &id, "state=good; sleep 1000 & echo $! >job").await;
+    // Jobs are told apart by the clock of the process table, which ticks every ten milliseconds.
+    let before = std::fs::read_to_string("/proc/uptime").unwrap();
+    while std::fs::read_to_string("/proc/uptime").unwrap() == before {}
+    let text = "state=bad; echo early; sleep 1000 & echo $! >late; setsid sh -c 'echo $$ >away; sleep 1000'; echo never";
+    let answer = run(&sandbox, &id, json!({"command": text, "timeout": 300})).await;
     assert_eq!((answer.output("stdout").as_str(), answer.exit_code()), ("early", -1));
-    let answer = run(&sandbox, &id, json!({"command": "echo $STATE", "timeout": 0})).await;
-    assert_eq!(answer.output("stdout"), "good");
+    // Ended processes may wait for somebody to reap them.
+    let text = "lives() { grep -q 'State:.[^ZX]' /proc/$(cat $1)/status 2>/dev/null; }\n\
+        echo $state; lives job && echo job; lives late || lives away || echo gone; kill $(cat job)";
+    let answer = run(&sandbox, &id, json!({"command": text, "timeout": 0})).await;
+    assert_eq!(answer.output("stdout"), "good\njob\ngone");
+}
+
+#[tokio::test]
+async fn jobs_print_into_the_next_run() {
+    let sandbox = Sandbox::start().await;
+    let id = open(&sandbox).await;
+    stdout(&sandbox, &id, "mkfifo gate; { read -r _ <gate; echo from the job; touch said; } &")
+        .await;
+    std::fs::write(sandbox.path("gate"), "go\n").unwrap();
+    while !sandbox.path("said").exists() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stdout(&sandbox, &id, "wait; echo done").await, "from the job\ndone");
 }
 
 #[tokio::test]
@@ -98,4 +153,34 @@ async fn sessions_start_where_told_and_end_when_deleted() {
     sandbox.delete(&format!("/session/{id}")).await.refused(404, "CONTEXT_NOT_FOUND");
     run(&sandbox, &id, json!({"command": "pwd"})).await.refused(404, "CONTEXT_NOT_FOUND");
     sandbox.post("/session", json!({"cwd": "/no/such"})).await.refused(400, "INVALID_REQUEST_BODY");
+}
+
+#[tokio::test]
+async fn a_directory_of_a_run_is_a_word_and_not_a_text() {
+    let sandbox = Sandbox::start().await;
+    let id = open(&sandbox).await;
+    let name = "it's $(touch owned) \"; exit 5\n#";
+    std::fs::create_dir(sandbox.path(name)).unwrap();
+    let body = json!({"command": "basename \"$PWD\"", "cwd": sandbox.text_path("it's $") + "(touch owned) \"; exit 5\n#"});
+    let answer = run(&sandbox, &id, body).await;
+    assert_eq!(answer.output("stdout"), name, "{}", answer.text());
+    assert!(!sandbox.path("owned").exists());
+}
+
+#[tokio::test]
+async fn closing_ends_the_shell_and_leaves_no_directory() {
+    let sandbox = Sandbox::start().await;
+    let id = open(&sandbox).await;
+    let body = json!({"command": "echo $$ $(pwd -P) >at; echo up; sleep 1000"}).to_string();
+    let mut stream =
+        sandbox.send("POST", &format!("/session/{id}/run"), &[], body.as_bytes()).await;
+    stream.until("\"up\"").await;
+    let waiting = sandbox.send("POST", &format!("/session/{id}/run"), &[], body.as_bytes()).await;
+    sandbox.delete(&format!("/session/{id}")).await.ok();
+    assert_ne!(stream.finish().await.exit_code(), 0);
+    waiting.finish().await.refused(404, "CONTEXT_NOT_FOUND");
+    let at = std::fs::read_to_string(sandbox.path("at")).unwrap();
+    let pid = at.split(' ').next().unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "shell {pid} is gone");
+    assert!(!std::env::temp_dir().join(format!(".atoll-session-{id}")).exists());
 }

@@ -1,5 +1,9 @@
 use crate::client::{Answer, Sandbox};
 use std::fs;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 const TYPE: (&str, &str) = ("Content-Type", "multipart/form-data; boundary=XX");
 
@@ -65,12 +69,82 @@ async fn broken_uploads_are_refused_and_leave_nothing() {
     let torn = format!("{}{}", metadata(r#"{"path":"torn/x"}"#), file("half"));
     let answer = sandbox.call("POST", "/files/upload", &[TYPE], torn.trim_end().as_bytes()).await;
     answer.refused(400, "INVALID_FILE_CONTENT");
-    assert!(!sandbox.path("torn/x").exists());
+    let odd = [metadata(r#"{"path":"odd/a"}"#), file("x"), file("y")];
+    upload(&sandbox, &odd).await.refused(400, "INVALID_FILE");
+    let late = [metadata(r#"{"path":"late"}"#), file("x"), metadata("{"), file("y")];
+    upload(&sandbox, &late).await.refused(400, "INVALID_FILE_METADATA");
+    let nobody = [
+        metadata(r#"{"path":"b"}"#),
+        file("x"),
+        metadata(r#"{"path":"c","owner":"no-such-user"}"#),
+        file("y"),
+    ];
+    assert_ne!(upload(&sandbox, &nobody).await.status, 200);
+    assert_eq!(names(&sandbox), ["envs"], "a refused upload leaves nothing");
     let other =
         sandbox.call("POST", "/files/upload", &[("Content-Type", "text/plain")], b"x").await;
     other.refused(400, "INVALID_FILE");
     fs::create_dir(sandbox.path("d")).unwrap();
     upload(&sandbox, &[metadata(r#"{"path":"d"}"#), file("x")]).await.refused(500, "RUNTIME_ERROR");
+}
+
+/// What lies in the sandbox's directory.
+fn names(sandbox: &Sandbox) -> Vec<String> {
+    let entries = fs::read_dir(sandbox.path("")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+#[tokio::test]
+async fn a_refused_upload_spares_what_was_there() {
+    let sandbox = Sandbox::start().await;
+    fs::write(sandbox.path("kept"), "old").unwrap();
+    let parts = [metadata(r#"{"path":"kept"}"#), file("new"), file("extra")];
+    upload(&sandbox, &parts).await.refused(400, "INVALID_FILE");
+    assert_eq!(fs::read_to_string(sandbox.path("kept")).unwrap(), "old");
+    // A sender that goes away in the middle: the length promises more than ever comes.
+    let half = format!("{}{}", metadata(r#"{"path":"half/x"}"#), file(&"y".repeat(400_000)));
+    let length = (half.len() + 100_000).to_string();
+    let mut stream = TcpStream::connect(sandbox.address).await.unwrap();
+    let head = format!(
+        "POST /files/upload HTTP/1.1\r\nHost: guest\r\nContent-Type: {}\r\nContent-Length: {length}\r\n\r\n",
+        TYPE.1
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(half.as_bytes()).await.unwrap();
+    while !sandbox.path("half").exists() {
+        tokio::task::yield_now().await;
+    }
+    drop(stream);
+    while sandbox.path("half").exists() {
+        tokio::task::yield_now().await;
+    }
+    let mut names = names(&sandbox);
+    names.sort();
+    assert_eq!(names, ["envs", "kept"]);
+}
+
+#[tokio::test]
+async fn a_connection_carries_one_upload_after_another() {
+    let sandbox = Sandbox::start().await;
+    let mut stream = TcpStream::connect(sandbox.address).await.unwrap();
+    for count in 0..20 {
+        let parts = metadata(&format!(r#"{{"path":"n{count}"}}"#)) + &file("x") + "--XX--\r\n";
+        let head = format!(
+            "POST /files/upload HTTP/1.1\r\nHost: guest\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{parts}\r\n",
+            TYPE.1,
+            parts.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The last chunk comes when everything that matters has been read.
+        tokio::task::yield_now().await;
+        stream.write_all(b"0\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "the connection ended");
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::netlink::{End, Netlink};
 use super::{Firewall, NetworkConfig, Uplink};
@@ -94,22 +94,40 @@ impl Router {
     }
 
     fn wire(&self, number: u32) -> io::Result<Cable> {
-        let gateway = self.gateway(number);
-        let index = FIRST_INDEX + number;
-        let namespace = self.in_new(|| {
-            no_ipv6();
-            let netlink = Netlink::open()?;
-            let outside = format!("s{number}");
-            let here = End { name: "eth0", index: ETH0 };
-            let there = End { name: &outside, index };
-            netlink.add_cable(&here, &there, self.own.as_fd())?;
-            netlink.add_address(ETH0, next_address(gateway), 31)?;
-            netlink.up(ETH0)?;
-            netlink.add_default_route(ETH0, gateway)
-        })?;
-        self.netlink.add_address(index, gateway, 31)?;
-        self.netlink.up(index)?;
+        let namespace = self.in_new(|| self.plug_in(number))?;
+        self.switch_on(number)?;
         Ok(Cable { namespace, number: Some(number) })
+    }
+
+    /// Lays the cable of a sandbox that outlived an earlier router anew. `sandbox` is its first
+    /// process.
+    pub(crate) fn rewire(&self, sandbox: BorrowedFd<'_>, number: u32) -> io::Result<()> {
+        join(sandbox, libc::CLONE_NEWNET)?;
+        let plugged = self.plug_in(number);
+        join(self.own.as_fd(), libc::CLONE_NEWNET)?;
+        plugged?;
+        self.switch_on(number)
+    }
+
+    /// In a sandbox's namespace: makes its end of the cable.
+    fn plug_in(&self, number: u32) -> io::Result<()> {
+        no_ipv6();
+        let netlink = Netlink::open()?;
+        let gateway = self.gateway(number);
+        let outside = format!("s{number}");
+        let here = End { name: "eth0", index: ETH0 };
+        let there = End { name: &outside, index: FIRST_INDEX + number };
+        netlink.add_cable(&here, &there, self.own.as_fd())?;
+        netlink.add_address(ETH0, next_address(gateway), 31)?;
+        netlink.up(ETH0)?;
+        netlink.add_default_route(ETH0, gateway)
+    }
+
+    /// In the router's namespace: its end.
+    fn switch_on(&self, number: u32) -> io::Result<()> {
+        let index = FIRST_INDEX + number;
+        self.netlink.add_address(index, self.gateway(number), 31)?;
+        self.netlink.up(index)
     }
 
     /// Makes a namespace for a sandbox, does `work` in it and comes back.

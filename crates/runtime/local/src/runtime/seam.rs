@@ -84,6 +84,11 @@ impl Runtime for LocalRuntime {
     }
 
     async fn list(&self) -> Result<Vec<(SandboxId, Observed)>, RuntimeError> {
+        // The engine asks every few seconds: time to replace a spawner that died, since the
+        // network of all sandboxes hangs on it.
+        if let Err(error) = self.0.spawner.attach().await {
+            tracing::error!(%error, "there is no spawner");
+        }
         let folders = std::fs::read_dir(self.0.layout.sandboxes())
             .map_err(|e| RuntimeError::transient("LIST_FAILED", &e.to_string(), "try again"))?;
         let mut names: BTreeSet<String> =

@@ -127,13 +127,22 @@ impl Spawner {
         self.ready.len() < self.config.ready_networks
     }
 
-    /// Keeps away from ids and addresses of sandboxes that outlived their spawner.
+    /// Keeps away from ids and addresses of sandboxes that outlived their spawner, and connects
+    /// them again: their cables went with the old router.
     fn respect_earlier_sandboxes(&mut self) {
         let dirs = std::fs::read_dir(self.config.data_dir.join("sandboxes"));
         for dir in dirs.into_iter().flatten().filter_map(Result::ok) {
-            if let Ok(launched) = read_json::<Launched>(&dir.path().join(files::LAUNCHED)) {
-                self.identities.reserve(launched.first_id);
-                self.foreign_cables.extend(launched.cable);
+            let Ok(launched) = read_json::<Launched>(&dir.path().join(files::LAUNCHED)) else {
+                continue;
+            };
+            self.identities.reserve(launched.first_id);
+            let Some(number) = launched.cable else { continue };
+            self.foreign_cables.insert(number);
+            if let (true, Ok(pidfd)) =
+                (launched.lives(&dir.path()), process::open_pid(launched.pid))
+                && let Err(error) = self.router.rewire(pidfd.as_fd(), number)
+            {
+                log(&format!("connecting {} again: {error}", dir.path().display()));
             }
         }
     }

@@ -1,136 +1,23 @@
-//! Uploads and downloads, streamed.
+//! Downloads, streamed.
 
 use super::{
-    error::{Code, Failure},
+    error::Failure,
     extract::{Caller, Parameters},
-    wire::UploadMetadata,
 };
 use atoll_guest::{
-    Error, Guest, Identity,
-    files::{self, Download, Permissions, Upload},
+    Error, Guest,
+    files::{self, Download},
 };
 use axum::{
     body::Body,
-    extract::{Request, State},
+    extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use futures_util::stream;
-use multer::{Constraints, Field, Multipart, SizeLimit};
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
-const METADATA_BYTES_MAX: u64 = 64 * 1024;
-/// Metadata parts that may wait for their file parts.
-const PAIRS_WAITING_MAX: usize = 10_000;
 const CHUNK_BYTES: usize = 256 * 1024;
-
-fn refused(code: Code, message: impl Into<String>) -> Failure {
-    Failure::new(StatusCode::BAD_REQUEST, code, message)
-}
-
-pub(super) async fn upload(
-    State(guest): State<Arc<Guest>>,
-    Caller(identity): Caller,
-    request: Request,
-) -> Result<(), Failure> {
-    let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
-    let boundary = multer::parse_boundary(content_type.unwrap_or_default()).map_err(|_| {
-        refused(Code::InvalidFile, "the body must be multipart/form-data with a boundary")
-    })?;
-    let sizes = SizeLimit::new().whole_stream(u64::MAX).for_field("metadata", METADATA_BYTES_MAX);
-    let constraints = Constraints::new().size_limit(sizes);
-    let body = request.into_body().into_data_stream();
-    let mut parts = Multipart::with_constraints(body, boundary, constraints);
-    let (mut waiting, mut pairs) = (VecDeque::new(), 0usize);
-    while let Some(part) = parts.next_field().await.map_err(broken)? {
-        match part.name() {
-            Some("metadata") if waiting.len() < PAIRS_WAITING_MAX => {
-                waiting.push_back(read_metadata(part).await?);
-            }
-            Some("metadata") => {
-                return Err(refused(Code::InvalidFile, "too many metadata parts without files"));
-            }
-            Some("file") => {
-                let (path, permissions) = waiting.pop_front().ok_or_else(|| {
-                    refused(
-                        Code::InvalidFile,
-                        "a file part has no metadata part before it; send pairs",
-                    )
-                })?;
-                let target = guest.expand(&path);
-                receive(&guest, identity.clone(), part, target, permissions).await?;
-                pairs += 1;
-            }
-            other => {
-                let message =
-                    format!("unexpected part {other:?}; send parts named metadata and file");
-                return Err(refused(Code::InvalidFile, message));
-            }
-        }
-    }
-    match (pairs, waiting.len()) {
-        (0, 0) => Err(refused(Code::InvalidFile, "no file was sent; send metadata and file parts")),
-        (_, 0) => Ok(()),
-        (_, left) => {
-            Err(refused(Code::InvalidFile, format!("{left} metadata parts have no file part")))
-        }
-    }
-}
-
-fn broken(error: multer::Error) -> Failure {
-    refused(Code::InvalidFileContent, format!("the upload broke off or is malformed: {error}"))
-}
-
-async fn read_metadata(part: Field<'_>) -> Result<(String, Permissions), Failure> {
-    let text = part.bytes().await.map_err(|error| {
-        refused(Code::InvalidFileMetadata, format!("the metadata cannot be read: {error}"))
-    })?;
-    let metadata: UploadMetadata = serde_json::from_slice(&text).map_err(|error| {
-        refused(Code::InvalidFileMetadata, format!("the metadata is not valid JSON: {error}"))
-    })?;
-    if metadata.path.is_empty() {
-        return Err(refused(Code::InvalidFileMetadata, "path: is empty; name the file to write"));
-    }
-    let permissions = metadata.permissions.try_into();
-    let permissions = permissions
-        .map_err(|error: Error| refused(Code::InvalidFileMetadata, error.to_string()))?;
-    Ok((metadata.path, permissions))
-}
-
-/// Writes one part to its file: a small one in a single step, a large one chunk by chunk.
-async fn receive(
-    guest: &Guest,
-    identity: Option<Identity>,
-    mut part: Field<'_>,
-    target: PathBuf,
-    permissions: Permissions,
-) -> Result<(), Failure> {
-    let mut upload: Option<Upload> = None;
-    loop {
-        let mut chunk = Vec::new();
-        let mut last = false;
-        while chunk.len() < CHUNK_BYTES && !last {
-            match part.chunk().await.map_err(broken)? {
-                Some(bytes) => chunk.extend_from_slice(&bytes),
-                None => last = true,
-            }
-        }
-        let (path, permissions) = (target.clone(), permissions.clone());
-        let (running, who) = (upload.take(), identity.clone());
-        let step = move || {
-            let mut upload = match running {
-                Some(upload) => upload,
-                None => Upload::begin(&path)?,
-            };
-            upload.write(&chunk)?;
-            if last { upload.finish(&permissions).map(|()| None) } else { Ok(Some(upload)) }
-        };
-        upload = guest.file_operation(who, step).await?;
-        if upload.is_none() {
-            return Ok(());
-        }
-    }
-}
 
 pub(super) async fn download(
     State(guest): State<Arc<Guest>>,
