@@ -113,7 +113,7 @@ for i in $(seq 200); do /usr/bin/python3 -c 'import socket; socket.create_connec
     rustix::process::kill_process(spawner, rustix::process::Signal::KILL).expect("it is killed");
     let third = sandbox::create(&mut client, &json!({})).expect("a new spawner makes sandboxes");
     for id in [&first, &third] {
-        assert!(reaches(&mut client, id, PUBLIC, PORT), "the new router connects everybody");
+        assert!(reaches(&mut client, id, PUBLIC, PORT), "the new router connects {id}");
     }
 
     for id in [&first, &second, &third] {

@@ -103,7 +103,10 @@ impl Router {
     /// process.
     pub(crate) fn rewire(&self, sandbox: BorrowedFd<'_>, number: u32) -> io::Result<()> {
         join(sandbox, libc::CLONE_NEWNET)?;
-        let plugged = self.plug_in(number);
+        // The kernel may not have taken the old end away yet.
+        let plugged = Netlink::open()
+            .and_then(|netlink| netlink.remove("eth0"))
+            .and_then(|()| self.plug_in(number));
         join(self.own.as_fd(), libc::CLONE_NEWNET)?;
         plugged?;
         self.switch_on(number)
