@@ -15,6 +15,7 @@ use crate::cgroup::{self, Cgroups};
 use crate::client::Spawner;
 use crate::config::{Layout, LocalConfig};
 use crate::dial::Dialer;
+use crate::net::Uplink;
 use crate::protocol::SpawnerConfig;
 use crate::{doctor, snapshots};
 
@@ -56,6 +57,11 @@ impl LocalRuntime {
             if !path.is_file() {
                 return Err(StartError::Program { what, path: path.clone() });
             }
+        }
+        if config.network.uplink != Uplink::None && doctor::find_program("nft").is_none() {
+            // Without a firewall nothing keeps a sandbox from the host and its neighbours.
+            tracing::warn!("nft is not installed: sandboxes reach nothing but themselves");
+            config.network.uplink = Uplink::None;
         }
         make_folders(&config.data_dir).map_err(doing("making the data folder"))?;
         config.data_dir =

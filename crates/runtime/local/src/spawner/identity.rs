@@ -41,9 +41,25 @@ impl Identities {
 
     /// An identity nobody else has.
     pub(crate) fn take(&mut self) -> io::Result<Identity> {
-        if let Some(identity) = self.idle.pop() {
-            return Ok(identity);
+        match self.idle.pop() {
+            Some(identity) => Ok(identity),
+            None => self.make(),
         }
+    }
+
+    /// How many are made and not in use.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// Makes one more before it is needed.
+    pub(crate) fn make_ready(&mut self) -> io::Result<()> {
+        let identity = self.make()?;
+        self.idle.push(identity);
+        Ok(())
+    }
+
+    fn make(&mut self) -> io::Result<Identity> {
         while self.made < RANGES_MAX {
             let first_id = FIRST_ID + self.made * IDS_EACH;
             self.made += 1;

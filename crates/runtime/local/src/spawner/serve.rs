@@ -21,7 +21,7 @@ use crate::sys::socket::Poller;
 const LISTENER: u64 = 0;
 /// Longest request: the environment of a sandbox is in it.
 const REQUEST_BYTES_MAX: usize = 8 << 20;
-/// Quiet time after which the next network is made ready.
+/// Quiet time after which the next namespaces are made ready.
 const IDLE_MS: i32 = 20;
 /// Ends remembered for starts that are not finished.
 const EARLY_ENDS_MAX: usize = 1024;
@@ -103,10 +103,12 @@ impl Spawner {
     /// Runs until nobody needs it.
     pub(super) fn run(mut self) -> io::Result<()> {
         while self.is_needed() {
-            let timeout = if self.wants_network() { IDLE_MS } else { TICK_MS };
-            let ready = self.poller.wait(timeout)?;
-            if ready.is_empty() && self.wants_network() {
-                self.prepare_network();
+            let timeout = if self.wants_more() { IDLE_MS } else { TICK_MS };
+            let mut ready = self.poller.wait(timeout)?;
+            // Between two requests there is time to prepare for the next ones.
+            while ready.is_empty() && self.wants_more() {
+                self.prepare_one();
+                ready = self.poller.wait(0)?;
             }
             for token in ready {
                 self.handle(token);
@@ -123,8 +125,23 @@ impl Spawner {
         !self.ever_attached || !self.watched.is_empty() || !self.running.is_empty()
     }
 
-    fn wants_network(&self) -> bool {
+    /// Whether something should be made ready.
+    fn wants_more(&self) -> bool {
         self.ready.len() < self.config.ready_networks
+            || self.identities.idle() < self.config.ready_networks
+    }
+
+    fn prepare_one(&mut self) {
+        let prepared = if self.ready.len() < self.config.ready_networks {
+            self.new_cable().map(|cable| self.ready.push(cable))
+        } else {
+            self.identities.make_ready()
+        };
+        if let Err(error) = prepared {
+            // Launches will meet the same error and report it; don't spin on it here.
+            log(&format!("preparing for the next sandboxes: {error}"));
+            self.config.ready_networks = 0;
+        }
     }
 
     /// Keeps away from ids and addresses of sandboxes that outlived their spawner, and connects
@@ -143,17 +160,6 @@ impl Spawner {
                 && let Err(error) = self.router.rewire(pidfd.as_fd(), number)
             {
                 log(&format!("connecting {} again: {error}", dir.path().display()));
-            }
-        }
-    }
-
-    fn prepare_network(&mut self) {
-        match self.new_cable() {
-            Ok(cable) => self.ready.push(cable),
-            Err(error) => {
-                // Launches will meet the same error and report it; don't spin on it here.
-                log(&format!("preparing a network: {error}"));
-                self.config.ready_networks = self.ready.len();
             }
         }
     }
