@@ -34,6 +34,8 @@ pub struct LocalConfig {
     pub log_bytes: u64,
     /// Bytes of shared memory in `/dev/shm`.
     pub shm_bytes: u64,
+    /// Free space below which no new sandbox is made; at most a fiftieth of the disk.
+    pub disk_reserve_bytes: u64,
     /// How long an agent may take to answer first.
     pub start_timeout: Duration,
 }
@@ -54,6 +56,7 @@ impl LocalConfig {
             ready_networks: 16,
             log_bytes: 256 << 10,
             shm_bytes: 64 << 20,
+            disk_reserve_bytes: 512 << 20,
             start_timeout: Duration::from_secs(30),
         }
     }

@@ -100,6 +100,17 @@ pub(crate) fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io:
     })
 }
 
+/// Bytes that a disk has in all and has left, by any path on it.
+pub(crate) fn disk_space(path: &Path) -> io::Result<(u64, u64)> {
+    let path = c_path(path)?;
+    // SAFETY: an all-zero `statvfs` is a valid value of this plain structure.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` is a C string and `found` lives through the call.
+    checked(unsafe { libc::statvfs(path.as_ptr(), &raw mut found) })?;
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Ok((bytes(found.f_blocks), bytes(found.f_bavail)))
+}
+
 /// Memory that looks like a file of exactly `size` bytes and can never grow.
 pub(crate) fn sealed_memory(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;

@@ -27,6 +27,7 @@ impl Runtime for LocalRuntime {
     }
 
     async fn check(&self, sandbox: &Sandbox) -> Result<()> {
+        self.check_disk()?;
         if let Isolation::Oci(program) = &sandbox.spec.isolation {
             let here = self.capabilities().isolation;
             if !here.contains(program) {
@@ -193,6 +194,23 @@ impl Runtime for LocalRuntime {
 }
 
 impl LocalRuntime {
+    /// Refuses new sandboxes while the disk is nearly full, so that those that run, and the
+    /// records, have what is left.
+    fn check_disk(&self) -> Result<()> {
+        let data = &self.0.config.data_dir;
+        let (total, free) = crate::sys::disk_space(data)
+            .map_err(|e| Error::unavailable(format!("the disk can't be asked for space: {e}")))?;
+        let reserve = (total / 50).min(self.0.config.disk_reserve_bytes);
+        if free >= reserve {
+            return Ok(());
+        }
+        let message = format!(
+            "no space left: the disk of the data folder has {free} bytes, and {reserve} are kept \
+             for sandboxes that run; remove some, or free space"
+        );
+        Err(Error::unavailable(message).with_reason("DISK_FULL"))
+    }
+
     /// The handles of a sandbox that has a process.
     fn running(&self, id: &SandboxId) -> Result<Arc<Live>> {
         match self.0.live(id.as_str()) {
