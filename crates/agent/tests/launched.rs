@@ -75,6 +75,13 @@ impl Launched {
     }
 }
 
+impl Drop for Launched {
+    fn drop(&mut self) {
+        // Nothing to do for one that has ended.
+        self.child.kill().and_then(|()| self.child.wait()).ok();
+    }
+}
+
 /// Whether pid namespaces can be made here.
 fn can_be_init() -> bool {
     let tried = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
@@ -195,4 +202,6 @@ fn many_commands_leave_nothing_open() {
     while !launched.run(zombies).contains(r#""text":"0""#) {}
     let seen = launched.call(&run, r#"{"command":"echo runs $x"}"#);
     assert!(seen.contains("runs 300"), "{seen}");
+    let closed = launched.call(&format!("DELETE /session/{}", &id[..32]), "");
+    assert!(closed.starts_with("HTTP/1.1 200"), "{closed}");
 }

@@ -75,12 +75,17 @@ impl Home {
         let whole = paths.into_iter().filter_map(|path| Some((state_number(&path)?, path)));
         whole.max_by_key(|(number, _)| *number).map(|(_, path)| path)
     }
+
+    /// Removes everything. A run may have done so already.
+    pub(super) fn remove(&self) {
+        fs::remove_dir_all(&self.path).ok();
+    }
 }
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // A run may have removed it already.
-        fs::remove_dir_all(&self.path).ok();
+        // For a guest that ends with its sessions open.
+        self.remove();
     }
 }
 

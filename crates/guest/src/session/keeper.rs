@@ -143,6 +143,13 @@ impl Keeper {
             }
         }
         self.end_shell().await;
+        let home = Arc::clone(&self.home);
+        let remove = move || {
+            home.remove();
+            Ok(())
+        };
+        // A run may have filled the directory, so this must not hold up anybody else.
+        self.shared.as_user(remove).await.ok();
     }
 
     /// Waits for work; meanwhile jobs in the background must be able to print, and to end.
@@ -289,6 +296,16 @@ impl Keeper {
                 self.shared.reaper.signal_child(shell.pid, libc::SIGKILL);
                 (&mut shell.exit).await.ok();
             }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Only in a guest that ends with its sessions open: the shell must not save its state
+        // while the directory is being removed.
+        if let Some(shell) = &self.shell {
+            self.shared.reaper.signal_child(shell.pid, libc::SIGKILL);
         }
     }
 }

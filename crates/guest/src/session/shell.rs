@@ -59,17 +59,7 @@ impl Shell {
     ) -> Result<Spawned> {
         let identity = shared.user.clone();
         let env = shared.environment.compose(identity.as_ref(), &Variables::new());
-        let program = shell(&env);
-        let posix = !program.ends_with("bash");
-        let mut argv = vec![program.to_owned()];
-        if !posix {
-            argv.extend(["--noprofile", "--norc"].map(str::to_owned));
-        }
-        let text = if posix { POSIX_PROGRAM } else { BASH_PROGRAM };
-        let name = if posix { "sh" } else { "bash" };
-        argv.extend(["-c", text, name].map(str::to_owned));
-        argv.push(home.to_string_lossy().into_owned());
-        argv.push(state.unwrap_or_default().to_string_lossy().into_owned());
+        let argv = command_line(shell(&env), home, state.as_deref());
         // A directory that is gone must not make the session useless.
         let cwd = if cwd.is_dir() { cwd } else { PathBuf::from("/") };
         let wiring = Wiring::Split(Input::Pipe);
@@ -103,6 +93,16 @@ impl Shell {
     pub(super) fn hang_up(&self, shared: &Shared) {
         shared.reaper.signal_group(self.pid, libc::SIGHUP);
     }
+}
+
+/// The words that start a session's shell.
+fn command_line(program: &str, home: &Path, state: Option<&Path>) -> Vec<String> {
+    let words: &[&str] = match program.ends_with("bash") {
+        true => &[program, "--noprofile", "--norc", "-c", BASH_PROGRAM, "bash"],
+        false => &[program, "-c", POSIX_PROGRAM, "sh"],
+    };
+    let paths = [home, state.unwrap_or(Path::new(""))].map(Path::to_string_lossy);
+    words.iter().map(|word| (*word).to_owned()).chain(paths.map(Into::into)).collect()
 }
 
 impl Reports {
@@ -149,5 +149,51 @@ impl Current {
             reaper.signal_child(self.pid, libc::SIGKILL);
         };
         shared.start_blocking(kill).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::home::Home, *};
+    use std::{
+        io::{BufRead, BufReader, Read, Write},
+        process::{Command, Stdio},
+    };
+
+    /// Runs texts in one shell; answers the codes it reported, what it printed and how it ended.
+    fn run(program: &str, home: &Home, texts: &[&str]) -> (Vec<String>, String, Option<i32>) {
+        let argv = command_line(program, home.path(), home.newest_state().as_deref());
+        let mut command = Command::new(&argv[0]);
+        command.args(&argv[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut control = child.stdin.take().unwrap();
+        let mut reports = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut codes = Vec::new();
+        for text in texts {
+            home.lay_out(text, Some(Path::new("/usr"))).unwrap();
+            control.write_all(b"token enter\n").unwrap();
+            codes.extend(reports.next().map(|line| line.unwrap()));
+        }
+        drop(control);
+        let mut printed = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+        (codes, printed, child.wait().unwrap().code())
+    }
+
+    #[test]
+    fn bash_and_a_plain_shell_keep_the_same_promises() {
+        for program in ["/bin/bash", "/bin/sh"] {
+            let home = Home::create(&id::fresh()).unwrap();
+            let texts = ["x='a \"b'; f() { echo f $x; }", "f; pwd; (exit 4)", "echo $?; exit 7"];
+            let (codes, printed, code) = run(program, &home, &texts);
+            assert_eq!(codes, ["token 0", "token 4"], "{program}: {printed}");
+            assert_eq!(printed, "f a \"b\n/usr\n4\n", "{program}");
+            assert_eq!(code, Some(7), "{program}");
+            let (codes, printed, code) = run(program, &home, &["echo $x; pwd", "set -C; nosuch"]);
+            assert_eq!(codes, ["token 0", "token 127"], "{program}: {printed}");
+            assert!(printed.starts_with("a \"b\n/usr\n"), "{program}: {printed}");
+            assert!(printed.contains("nosuch"), "{program}: stderr joins stdout: {printed}");
+            assert_eq!(code, Some(0), "{program}: it ends when nobody controls it");
+        }
     }
 }

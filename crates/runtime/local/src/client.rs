@@ -100,8 +100,8 @@ impl Spawner {
             _ => {}
         }
         let listener: OwnedFd = StdListener::bind(&path)?.into();
-        let log =
-            std::fs::File::options().create(true).append(true).open(self.layout.spawner_log())?;
+        // Begun anew with each spawner, so that it can't grow for ever.
+        let log = std::fs::File::create(self.layout.spawner_log())?;
         use std::os::unix::process::CommandExt;
         std::process::Command::new(&self.program)
             .arg("spawner")

@@ -1,4 +1,5 @@
 use crate::client::{Answer, Sandbox};
+use atoll_guest::{Identity, Options, sys};
 use serde_json::{Value, json};
 
 async fn open(sandbox: &Sandbox) -> String {
@@ -183,4 +184,25 @@ async fn closing_ends_the_shell_and_leaves_no_directory() {
     let pid = at.split(' ').next().unwrap();
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "shell {pid} is gone");
     assert!(!std::env::temp_dir().join(format!(".atoll-session-{id}")).exists());
+}
+
+#[tokio::test]
+async fn a_session_is_the_sandboxs_user_in_everything() {
+    if sys::effective_uid() != 0 {
+        return; // Only root can become somebody else.
+    }
+    let user = Identity { uid: 65_534, gid: 65_534, groups: vec![65_534] };
+    let options = Options { user: Some(user), cwd: Some("/".into()), ..Options::default() };
+    let sandbox = Sandbox::start_with(options).await;
+    let id = open(&sandbox).await;
+    assert_eq!(stdout(&sandbox, &id, "id -u; id -g; kept=1; exit 0").await, "65534\n65534");
+    assert_eq!(stdout(&sandbox, &id, "echo $kept").await, "1");
+    // A link in the place of the directory leads the agent nowhere that the user may not go.
+    let home = std::env::temp_dir().join(format!(".atoll-session-{id}"));
+    let text = format!("rm -rf {0} && ln -s /root {0} && echo moved", home.display());
+    assert_eq!(stdout(&sandbox, &id, &text).await, "moved");
+    assert_ne!(run(&sandbox, &id, json!({"command": "echo hi"})).await.status, 200);
+    assert!(!std::path::Path::new("/root/run").exists());
+    sandbox.delete(&format!("/session/{id}")).await.ok();
+    assert!(home.symlink_metadata().is_err() && std::path::Path::new("/root").exists());
 }

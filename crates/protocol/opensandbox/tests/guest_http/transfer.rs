@@ -90,8 +90,8 @@ async fn broken_uploads_are_refused_and_leave_nothing() {
 
 /// What lies in the sandbox's directory.
 fn names(sandbox: &Sandbox) -> Vec<String> {
-    let entries = fs::read_dir(sandbox.path("")).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries = fs::read_dir(sandbox.path("")).expect("the directory is there").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.collect()
 }
 

@@ -387,7 +387,10 @@ fn keep_last_words(running: &Running, code: i32) {
             std::fs::write(running.dir.join(files::LOG), crate::logs::from_ring(&ring).bytes)
         })
         .and_then(|()| write_json(&running.dir.join(files::EXIT), &Ended { code }));
-    if let Err(error) = kept {
+    // A sandbox that is being removed has no folder any more, and nobody asks for its end.
+    if let Err(error) = kept
+        && error.kind() != io::ErrorKind::NotFound
+    {
         log(&format!("keeping the end of {}: {error}", running.dir.display()));
     }
 }
