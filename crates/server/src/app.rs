@@ -40,4 +40,5 @@ pub(crate) fn router(app: App, door: DoorState) -> Router {
         .layer(from_fn_with_state(metrics.clone(), layers::catch_panic))
         .layer(from_fn_with_state(metrics, layers::count))
         .layer(from_fn(layers::request_id))
+        .layer(from_fn(layers::leftover))
 }

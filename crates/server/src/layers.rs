@@ -16,6 +16,10 @@ use tokio::time::Instant;
 use crate::data_dir::random_hex;
 use crate::metrics::Metrics;
 
+mod leftover;
+
+pub(crate) use leftover::leftover;
+
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS_MAX: usize = 128;
 

@@ -101,6 +101,49 @@ async fn stopping_lets_a_request_finish_and_takes_no_new_ones() {
     stopping.await.unwrap();
 }
 
+/// The head of the next answer, whose body has a known length and is read too.
+async fn next_answer(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("the connection goes on"));
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    stream.read_exact(&mut vec![0; length.parse().unwrap()]).await.unwrap();
+    head
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_wanted_does_not_cost_the_connection() {
+    let server = Running::start().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    for _ in 0..3 {
+        let head = "POST /nothing HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let refused = next_answer(&mut stream).await;
+        assert!(refused.starts_with("HTTP/1.1 404"), "{refused}");
+        stream.write_all(&[b'x'; 100_000]).await.unwrap();
+    }
+    stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    assert!(next_answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+    drop(stream);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_body_that_nobody_wanted_ends_the_connection_openly() {
+    let server = Running::start().await;
+    for sized in ["content-length: 1000000000", "content-length: 2\r\nexpect: 100-continue"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!("POST /nothing HTTP/1.1\r\nhost: x\r\n{sized}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let refused = next_answer(&mut stream).await;
+        assert!(refused.starts_with("HTTP/1.1 404"), "{refused}");
+        assert!(refused.contains("connection: close"), "{refused}");
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_head_that_never_ends_loses_its_connection() {
     let data = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use atoll_core::Exit;
@@ -25,6 +26,8 @@ pub(crate) struct Live {
     pub(crate) launched: Launched,
     pub(crate) pidfd: Arc<OwnedFd>,
     ended: AsyncFd<OwnedFd>,
+    /// The agent has answered once, in this server's life or an earlier one's.
+    answered: AtomicBool,
     dir: PathBuf,
     /// Keeps the folder's place even when it is renamed; sockets are reached through it.
     dir_fd: OwnedFd,
@@ -48,7 +51,14 @@ impl Live {
         }
         let ended = process::watch(pidfd.try_clone()?)?;
         let dir_fd = sys::open_path(dir)?;
-        Ok(Some(Self { launched, pidfd: Arc::new(pidfd), ended, dir: dir.to_owned(), dir_fd }))
+        let answered = AtomicBool::new(dir.join(files::ANSWERED).exists());
+        let (pidfd, dir) = (Arc::new(pidfd), dir.to_owned());
+        Ok(Some(Self { launched, pidfd, ended, answered, dir, dir_fd }))
+    }
+
+    /// Whether the agent has answered once: from then on the sandbox runs until it ends.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Acquire)
     }
 
     /// Whether its first process has ended.
@@ -84,6 +94,8 @@ impl Live {
         let mut start = [0; 12];
         stream.read_exact(&mut start).await?;
         if &start == b"HTTP/1.1 200" {
+            std::fs::File::create(self.dir.join(files::ANSWERED))?;
+            self.answered.store(true, Ordering::Release);
             return Ok(());
         }
         let said = String::from_utf8_lossy(&start).into_owned();

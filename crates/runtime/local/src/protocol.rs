@@ -85,7 +85,10 @@ pub(crate) struct Root {
 /// A folder from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bind {
-    pub(crate) source: PathBuf,
+    /// A folder that only the operator or this server names.
+    pub(crate) root: PathBuf,
+    /// What is meant below it. Tenants may write there, so it is walked without following links.
+    pub(crate) below: PathBuf,
     pub(crate) target: PathBuf,
     pub(crate) read_only: bool,
 }
@@ -118,6 +121,9 @@ pub(crate) struct Launched {
     /// The log ring is descriptor `log_fd` of this process.
     pub(crate) spawner: i32,
     pub(crate) log_fd: i32,
+    /// Which tells whether that descriptor still is the ring.
+    #[serde(default)]
+    pub(crate) log_inode: u64,
     /// Number of its cable and first of its ids, so that neither is given out twice.
     pub(crate) cable: Option<u32>,
     pub(crate) first_id: u32,
@@ -146,6 +152,8 @@ pub(crate) mod files {
     pub(crate) const LAUNCHED: &str = "launched.json";
     pub(crate) const EXIT: &str = "exit.json";
     pub(crate) const LOG: &str = "log";
+    /// Its agent has answered once.
+    pub(crate) const ANSWERED: &str = "answered";
     /// Where layers and the root are mounted, in the sandbox's own mount namespace only.
     pub(crate) const LAYERS: &str = "layers";
     pub(crate) const ROOT: &str = "root";

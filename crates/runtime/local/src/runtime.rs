@@ -87,7 +87,8 @@ impl Local {
         lock.lock_owned().await
     }
 
-    /// What a sandbox is, from its folder and its process.
+    /// What a sandbox is, from its folder and its process. One whose agent has never answered is
+    /// not there yet: making it (again) waits for the answer.
     pub(crate) async fn seen(&self, id: &str) -> Result<Observed, RuntimeError> {
         let dir = self.layout.sandbox(id);
         if dir.join(files::EXIT).exists() {
@@ -103,10 +104,12 @@ impl Local {
         if live.has_ended() {
             return Ok(Observed::Exited(live.exit(self.cgroups.counted(id).oom_kills).await));
         }
-        if self.cgroups.is_frozen(id).unwrap_or(false) {
-            return Ok(Observed::Paused);
+        // Asking the agent would let one silent sandbox hold up the look at all others.
+        if !live.has_answered() {
+            return Ok(Observed::Absent);
         }
-        self.wait_up(id, &live).await
+        let frozen = self.cgroups.is_frozen(id).unwrap_or(false);
+        Ok(if frozen { Observed::Paused } else { Observed::Running })
     }
 
     /// Removes every trace. Fine when there is none.
@@ -192,7 +195,20 @@ impl Local {
 
     /// The log ring of a running sandbox, through the spawner that holds it.
     fn ring(&self, launched: &Launched) -> io::Result<Vec<u8>> {
-        std::fs::read(format!("/proc/{}/fd/{}", launched.spawner, launched.log_fd))
+        use std::io::Read;
+        use std::os::unix::fs::MetadataExt;
+        let path = format!("/proc/{}/fd/{}", launched.spawner, launched.log_fd);
+        // By the time we look the number may mean something else, even another sandbox's ring.
+        if std::fs::metadata(&path)?.ino() != launched.log_inode {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut file = std::fs::File::open(&path)?;
+        if file.metadata()?.ino() != launched.log_inode {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut ring = Vec::new();
+        file.read_to_end(&mut ring)?;
+        Ok(ring)
     }
 }
 

@@ -83,11 +83,21 @@ pub(crate) fn remove_file_at(dir: BorrowedFd<'_>, name: &Path) -> io::Result<()>
 
 /// Opens `path` as if `root` were `/`: links and `..` can't leave it.
 pub(crate) fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    open_how(root, path, flags, libc::RESOLVE_IN_ROOT)
+}
+
+/// Opens what is called `name` in `dir`; a link is refused, wherever it leads.
+pub(crate) fn open_no_link(dir: BorrowedFd<'_>, name: &Path, flags: i32) -> io::Result<OwnedFd> {
+    let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+    open_how(dir, name, flags, resolve)
+}
+
+fn open_how(root: BorrowedFd<'_>, path: &Path, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
     let path = c_path(path)?;
     // SAFETY: an all-zero `open_how` is a valid value of this plain structure.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = u64::try_from(flags | libc::O_CLOEXEC).unwrap_or_default();
-    how.resolve = libc::RESOLVE_IN_ROOT;
+    how.resolve = resolve;
     // SAFETY: `path` and `how` live through the call and the size is that of `how`.
     owned(unsafe {
         libc::syscall(

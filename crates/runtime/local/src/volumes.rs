@@ -1,16 +1,20 @@
 //! Folders from outside: the host's, where the operator allows it, and named volumes.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use atoll_core::{Error, Mount, MountSource, Result, Sandbox};
 
 use crate::config::{Layout, LocalConfig};
 use crate::protocol::Bind;
 
+/// Places inside that a volume would take from the sandbox itself.
+const TAKEN: [&str; 3] = ["/proc", "/sys", "/dev"];
+
 /// Refuses mounts that could never be made, before anything is stored.
 pub(crate) fn check(config: &LocalConfig, layout: &Layout, sandbox: &Sandbox) -> Result<()> {
     for mount in &sandbox.spec.mounts {
+        check_target(&mount.target)?;
         match &mount.source {
             MountSource::Host(path) => {
                 allowed(config, Path::new(path))?;
@@ -27,7 +31,7 @@ pub(crate) fn check(config: &LocalConfig, layout: &Layout, sandbox: &Sandbox) ->
     Ok(())
 }
 
-/// The mounts of a sandbox, their sources made where they may be.
+/// The mounts of a sandbox; named volumes are made where they aren't there yet.
 pub(crate) fn binds(
     config: &LocalConfig,
     layout: &Layout,
@@ -55,65 +59,76 @@ fn bind(
     sandbox: &Sandbox,
     mount: &Mount,
 ) -> io::Result<Bind> {
-    let source = match &mount.source {
-        MountSource::Host(path) => {
-            let path = allowed(config, Path::new(path)).map_err(io::Error::other)?;
-            std::fs::create_dir_all(&path)?;
-            path
-        }
+    let (root, mut below) = match &mount.source {
+        MountSource::Host(path) => allowed(config, Path::new(path)).map_err(io::Error::other)?,
         MountSource::Volume { name, .. } => {
             let dir = layout.volume(sandbox.tenant.as_str(), name);
             std::fs::create_dir_all(&dir)?;
-            dir
+            (dir, PathBuf::new())
         }
     };
-    let whole = source.canonicalize()?;
-    let source = match &mount.sub_path {
-        None => whole,
-        Some(sub) => inside(&whole, sub)?,
-    };
-    Ok(Bind { source, target: mount.target.clone().into(), read_only: mount.read_only })
-}
-
-/// A folder below `whole`; links in it can't lead out.
-fn inside(whole: &Path, sub: &str) -> io::Result<PathBuf> {
-    let wanted = whole.join(sub);
-    std::fs::create_dir_all(&wanted)?;
-    let found = wanted.canonicalize()?;
-    if found.starts_with(whole) {
-        return Ok(found);
+    below.extend(mount.sub_path.as_ref());
+    if !is_plain(&below) {
+        return Err(io::Error::other(format!("{} leads out of its volume", below.display())));
     }
-    Err(io::Error::other(format!("the sub-path {sub} leads out of its volume")))
+    let (target, read_only) = (mount.target.clone().into(), mount.read_only);
+    Ok(Bind { root, below, target, read_only })
 }
 
-/// The host folder that is meant, if the operator allows it. What exists of it is resolved first,
-/// so that a link can't point elsewhere.
-fn allowed(config: &LocalConfig, path: &Path) -> Result<PathBuf> {
+/// Names only: nothing that leads up or begins anew.
+fn is_plain(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+fn check_target(target: &str) -> Result<()> {
     let refused = || {
-        let message = format!(
-            "volumes: the host path {} is not allowed; the operator allows folders with \
-             `allowed_host_paths`",
-            path.display()
+        let problem = format!(
+            "{target} can't be a mount point: choose a folder that is not /, /proc, /sys or /dev"
         );
-        Error::new(atoll_core::ErrorKind::Invalid, message)
-            .with_reason("VOLUME_HOST_PATH_NOT_ALLOWED")
+        Error::invalid("volumes", problem).with_reason("VOLUME_INVALID_MOUNT_PATH")
     };
-    let mut known = path.to_owned();
-    let mut rest = Vec::new();
-    let resolved = loop {
-        match known.canonicalize() {
-            Ok(found) => break found,
-            Err(_) => match (known.file_name().map(ToOwned::to_owned), known.parent()) {
-                (Some(name), Some(parent)) => {
-                    rest.push(name);
-                    known = parent.to_owned();
-                }
-                _ => return Err(refused()),
-            },
+    let below = Path::new(target).strip_prefix("/").map_err(|_| refused())?;
+    let names = below.components().filter(|part| *part != Component::CurDir);
+    let plain = Path::new("/").join(names.clone().collect::<PathBuf>());
+    let taken = TAKEN.iter().any(|taken| plain.starts_with(taken));
+    if taken || plain == Path::new("/") || !is_plain(&names.collect::<PathBuf>()) {
+        return Err(refused());
+    }
+    Ok(())
+}
+
+/// The folder that the operator allows and what is meant below it. Only the operator's part is
+/// resolved here; the rest belongs to tenants and is walked without links when it is mounted.
+fn allowed(config: &LocalConfig, path: &Path) -> Result<(PathBuf, PathBuf)> {
+    for folder in &config.allowed_host_paths {
+        let Ok(real) = folder.canonicalize() else { continue };
+        let below = path.strip_prefix(folder).or_else(|_| path.strip_prefix(&real));
+        if let Some(below) = below.ok().filter(|below| is_plain(below)) {
+            return Ok((real, below.to_owned()));
         }
-    };
-    let full = rest.into_iter().rev().fold(resolved, |dir, name| dir.join(name));
-    let inside =
-        |allowed: &PathBuf| allowed.canonicalize().is_ok_and(|allowed| full.starts_with(allowed));
-    if config.allowed_host_paths.iter().any(inside) { Ok(full) } else { Err(refused()) }
+    }
+    let message = format!(
+        "volumes: the host path {} is not allowed; the operator allows folders with \
+         `allowed_host_paths`",
+        path.display()
+    );
+    let refused = Error::new(atoll_core::ErrorKind::Invalid, message);
+    Err(refused.with_reason("VOLUME_HOST_PATH_NOT_ALLOWED"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_target;
+
+    #[test]
+    fn a_volume_takes_nothing_from_the_sandbox_itself() {
+        for good in ["/data", "/srv/a/b", "/procession", "/mnt/./x"] {
+            assert!(check_target(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["/", "//", "/.", "/proc", "/proc/bus", "//proc", "/./sys", "/dev/", "/a/../proc", "a"]
+        {
+            assert!(check_target(bad).is_err(), "{bad}");
+        }
+    }
 }

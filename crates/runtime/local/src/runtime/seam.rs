@@ -48,7 +48,7 @@ impl Runtime for LocalRuntime {
         let id = sandbox.id.as_str();
         match action {
             Action::Create => {
-                if self.0.live(id).is_some() {
+                if self.0.live(id).is_some_and(|live| live.has_answered()) {
                     return self.0.seen(id).await;
                 }
                 let base = self.0.base(sandbox).await?;

@@ -50,15 +50,17 @@ const DEVICES: [(&str, u32, u32); 6] = [
 ];
 
 /// Hidden, because they tell about the host or its other tenants.
-pub(super) const HIDDEN: [&str; 9] = [
+pub(super) const HIDDEN: [&str; 11] = [
     "proc/acpi",
     "proc/asound",
+    "proc/interrupts",
     "proc/kcore",
     "proc/keys",
     "proc/latency_stats",
     "proc/sched_debug",
     "proc/scsi",
     "proc/timer_list",
+    "sys/devices/virtual/powercap",
     "sys/firmware",
 ];
 
@@ -139,9 +141,11 @@ fn agent_program(path: &Path) -> io::Result<OwnedFd> {
 fn populate(top: &Path, launch: &Launch, prepared: &Prepared) -> io::Result<()> {
     let root = sys::open_path(top)?;
     process::as_file_owner(prepared.first_id, || {
-        for folder in ["/proc", "/sys", "/dev"] {
-            rootfs::make_folder(root.as_fd(), Path::new(folder), false)
-                .context(|| format!("making {folder}"))?;
+        for folder in ["proc", "sys", "dev"] {
+            let folder = Path::new(folder);
+            rootfs::make_folder(root.as_fd(), folder, false)
+                .and_then(|_| sys::open_no_link(root.as_fd(), folder, libc::O_PATH))
+                .context(|| format!("the image's folder {}", folder.display()))?;
         }
         rootfs::write_files(root.as_fd(), launch.files.iter())
     })?;
@@ -152,10 +156,12 @@ fn populate(top: &Path, launch: &Launch, prepared: &Prepared) -> io::Result<()> 
         .context(|| "sysfs".into())?;
     show_groups(top, launch, prepared)?;
     devices(top, prepared.first_id, launch.shm_bytes).context(|| "devices".into())?;
+    hide(top)?;
+    // Last: other sandboxes may be changing these folders, so no path may lead through them.
     for bind in &launch.mounts {
         rootfs::bind(top, bind, prepared.first_id, prepared.ids.as_fd())?;
     }
-    hide(top)
+    Ok(())
 }
 
 const NO_PROGRAMS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::sys::process::{self, Forked};
@@ -77,17 +77,30 @@ impl Identities {
 }
 
 /// Makes a user namespace: a process enters it, its map is written, and only its handle stays.
+///
+/// The process does so as the first id of the range: what the kernel counts per user (watches,
+/// queues, pending signals) then counts against the sandbox and not against root of the host.
 fn make(first_id: u32) -> io::Result<OwnedFd> {
     let (waiting, release) = std::io::pipe()?;
-    match process::fork_into(libc::CLONE_NEWUSER, None)? {
+    let (mut entered, tell) = std::io::pipe()?;
+    match process::fork_into(0, None)? {
         Forked::Child => {
-            drop(release);
-            // Ends when the parent lets go of its end of the pipe, whatever happens to it.
-            let _ended = io::copy(&mut { waiting }, &mut io::sink());
+            drop((release, entered));
+            let made = process::become_user(first_id)
+                .and_then(|()| process::unshare(libc::CLONE_NEWUSER))
+                .and_then(|()| { tell }.write_all(&[1]));
+            if made.is_ok() {
+                // Ends when the parent lets go of its end of the pipe, whatever happens to it.
+                let _ended = io::copy(&mut { waiting }, &mut io::sink());
+            }
             process::exit_now(0)
         }
         Forked::Parent(pid, pidfd) => {
-            let made = describe(pid, first_id);
+            drop((waiting, tell));
+            let made = entered
+                .read_exact(&mut [0])
+                .map_err(|_| io::Error::other("a user namespace could not be made"))
+                .and_then(|()| describe(pid, first_id));
             drop(release);
             process::signal(pidfd.as_fd(), libc::SIGKILL)?;
             made

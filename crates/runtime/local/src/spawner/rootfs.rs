@@ -6,7 +6,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::protocol::{Bind, Root, files};
@@ -51,25 +50,35 @@ pub(super) fn mount_roots(
 /// One overlay, attached nowhere yet.
 fn overlay(dir: &Path, number: usize, root: &Root, ids: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if root.lowers.is_empty() || root.lowers.len() > LAYERS_MAX {
-        return Err(io::Error::other(format!("an image has 1 to {LAYERS_MAX} layers")));
+        let count = root.lowers.len();
+        return Err(io::Error::other(format!("{count} layers: only 1 to {LAYERS_MAX} work")));
     }
     let stage = dir.join(files::LAYERS).join(number.to_string());
-    let mut lowers = Vec::new();
     for (depth, lower) in root.lowers.iter().enumerate() {
-        let place = stage.join(depth.to_string());
-        show_with_ids(lower, &place, ids)?;
-        if depth > 0 {
-            lowers.push(b':');
-        }
-        lowers.extend_from_slice(place.as_os_str().as_bytes());
+        show_with_ids(lower, &stage.join(depth.to_string()), ids)?;
     }
-    let writable = stage.join("w");
-    show_with_ids(&root.writable, &writable, ids)?;
+    show_with_ids(&root.writable, &stage.join("w"), ids)?;
+    // Options have at most 256 bytes, so paths in them are as short as can be.
+    std::env::set_current_dir(&stage)?;
+    let mounted = mount_overlay(root.lowers.len());
+    std::env::set_current_dir("/")?;
+    mounted
+}
+
+/// Mounts the layers `0`, `1`, … and `w` of the present folder.
+fn mount_overlay(layers: usize) -> io::Result<OwnedFd> {
     let context = |what: &'static str| move || format!("overlay {what}");
     let overlay = Filesystem::open(c"overlay").context(context("open"))?;
-    overlay.set(c"lowerdir", &lowers).context(context("lowerdir"))?;
-    overlay.set(c"upperdir", writable.join("upper").as_os_str().as_bytes())?;
-    overlay.set(c"workdir", writable.join("work").as_os_str().as_bytes())?;
+    let names: Vec<String> = (0..layers).map(|depth| depth.to_string()).collect();
+    let mut one_by_one = names.iter().map(|name| overlay.set(c"lowerdir+", name.as_bytes()));
+    if one_by_one.by_ref().next().is_some_and(|first| first.is_err()) {
+        // Before Linux 6.5 all layers are one option.
+        overlay.set(c"lowerdir", names.join(":").as_bytes()).context(context("lowerdir"))?;
+    } else {
+        one_by_one.collect::<io::Result<()>>().context(context("lowerdir+"))?;
+    }
+    overlay.set(c"upperdir", b"w/upper").context(context("upperdir"))?;
+    overlay.set(c"workdir", b"w/work").context(context("workdir"))?;
     // A sandbox doesn't outlive the machine, so its files need not be written out on unmount.
     overlay.flag(c"volatile").context(context("volatile"))?;
     overlay.mount(libc::MOUNT_ATTR_NODEV).context(context("mount"))
@@ -84,14 +93,16 @@ fn show_with_ids(source: &Path, place: &Path, ids: BorrowedFd<'_>) -> io::Result
     mount::attach(tree.as_fd(), place).context(|| format!("attaching {}", place.display()))
 }
 
-/// Puts a folder from outside where the sandbox wants it. Links inside can't lead it elsewhere.
+/// Puts a folder from outside where the sandbox wants it. Links can lead neither its source nor
+/// its target elsewhere: both are found once and then used by descriptor.
 pub(super) fn bind(top: &Path, bind: &Bind, first_id: u32, ids: BorrowedFd<'_>) -> io::Result<()> {
     let doing = || format!("mounting a volume at {}", bind.target.display());
+    let source = find_source(&bind.root, &bind.below).context(doing)?;
+    let file = std::fs::File::from(source.try_clone()?).metadata().context(doing)?.is_file();
     let root = sys::open_path(top)?;
-    let file = std::fs::metadata(&bind.source).context(doing)?.is_file();
     let target =
         as_file_owner(first_id, || make_folder(root.as_fd(), &bind.target, file)).context(doing)?;
-    let tree = mount::clone_tree(&bind.source, false).context(doing)?;
+    let tree = mount::clone_place(source.as_fd()).context(doing)?;
     let mut set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     if bind.read_only {
         set |= libc::MOUNT_ATTR_RDONLY;
@@ -99,6 +110,22 @@ pub(super) fn bind(top: &Path, bind: &Bind, first_id: u32, ids: BorrowedFd<'_>) 
     mount::set_attributes(tree.as_fd(), Attributes { set, id_map: Some(ids) }, false)
         .context(doing)?;
     mount::attach_at(tree.as_fd(), target.as_fd()).context(doing)
+}
+
+/// Opens `below` in `root`, making folders on the way and following no link.
+fn find_source(root: &Path, below: &Path) -> io::Result<OwnedFd> {
+    let mut here = sys::open_path(root)?;
+    for part in below.components().filter_map(name_of) {
+        let part = Path::new(&part);
+        here = match sys::open_no_link(here.as_fd(), part, libc::O_PATH) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                sys::make_folder_at(here.as_fd(), part)?;
+                sys::open_no_link(here.as_fd(), part, libc::O_PATH)?
+            }
+            other => other?,
+        };
+    }
+    Ok(here)
 }
 
 /// Opens `path` below `root`, making folders on the way and, if `file`, an empty file at the end.

@@ -261,6 +261,8 @@ impl Spawner {
     fn launch(&mut self, client: UnixStream, launch: Launch) {
         match self.start(&launch) {
             Ok(starting) => {
+                // Whoever had this number before is not meant.
+                self.early_ends.remove(&starting.pid);
                 let pending = Box::new(Pending { client, launch, starting });
                 if let Err(error) = self.watch(Watched::Starting(pending)) {
                     log(&format!("watching a start: {error}"));
@@ -326,6 +328,7 @@ impl Spawner {
             pid: starting.pid,
             spawner: i32::try_from(std::process::id()).unwrap_or(-1),
             log_fd: starting.resources.log.as_raw_fd(),
+            log_inode: inode_of(&starting.resources.log),
             cable: starting.resources.cable.number,
             first_id: starting.resources.identity.first_id,
             launcher: launch.launcher.clone(),
@@ -356,11 +359,15 @@ impl Spawner {
 
     fn ended(&mut self, pid: i32, code: i32) {
         let Some(running) = self.running.remove(&pid) else {
-            // A helper of ours, or a sandbox that ended before its start was finished.
-            if self.early_ends.len() == EARLY_ENDS_MAX {
+            // A helper of ours, or a sandbox that ended before its start was finished. Numbers
+            // are used again, so they are remembered only while somebody may ask.
+            let asked = self.watched.values().any(|what| matches!(what, Watched::Starting(_)));
+            if !asked || self.early_ends.len() == EARLY_ENDS_MAX {
                 self.early_ends.clear();
             }
-            self.early_ends.insert(pid, code);
+            if asked {
+                self.early_ends.insert(pid, code);
+            }
             return;
         };
         self.watched.retain(|_, what| !matches!(what, Watched::Process(p) if *p == pid));
@@ -393,6 +400,13 @@ fn keep_last_words(running: &Running, code: i32) {
     {
         log(&format!("keeping the end of {}: {error}", running.dir.display()));
     }
+}
+
+/// Zero, which no file has, when it can't be told.
+fn inode_of(fd: &OwnedFd) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let file = fd.try_clone().map(std::fs::File::from);
+    file.and_then(|file| file.metadata()).map_or(0, |found| found.ino())
 }
 
 fn answer(mut client: &UnixStream, answer: &Answer) {

@@ -27,6 +27,14 @@ pub(crate) fn clone_tree(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
     owned(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
 }
 
+/// The same for what a descriptor refers to: no path that could have changed meanwhile.
+pub(crate) fn clone_place(place: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let empty = u32::try_from(libc::AT_EMPTY_PATH).unwrap_or_default();
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | empty;
+    // SAFETY: the empty path lives through the call.
+    owned(unsafe { libc::syscall(libc::SYS_open_tree, place.as_raw_fd(), c"".as_ptr(), flags) })
+}
+
 /// Changes a mount that `clone_tree` or `Filesystem::mount` made.
 pub(crate) fn set_attributes(
     mount: BorrowedFd<'_>,

@@ -131,6 +131,29 @@ pub(crate) fn become_root() -> io::Result<()> {
     }
 }
 
+/// Becomes an ordinary user and group of the host, keeping all capabilities.
+pub(crate) fn become_user(id: u32) -> io::Result<()> {
+    prctl(libc::PR_SET_KEEPCAPS, 1)?;
+    // SAFETY: plain integers.
+    unsafe {
+        checked(libc::setresgid(id, id, id))?;
+        checked(libc::setresuid(id, id, id))?;
+    }
+    use_all_capabilities()
+}
+
+/// Allows as many open files as the machine's operator does.
+pub(crate) fn raise_open_files() -> io::Result<()> {
+    // SAFETY: an all-zero `rlimit` is a valid value of this plain structure.
+    let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+    // SAFETY: `limit` lives through both calls.
+    unsafe {
+        checked(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit))?;
+        limit.rlim_cur = limit.rlim_max;
+        checked(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit)).map(drop)
+    }
+}
+
 /// A session of our own, away from any terminal.
 pub(crate) fn new_session() -> io::Result<()> {
     // SAFETY: takes nothing.
