@@ -20,19 +20,21 @@ impl Keys {
         self.0.insert(digest(key), tenant);
     }
 
-    /// Whose key this is.
+    /// Whose key this is; `header` is where a door looks for keys, told to whoever sent none.
     ///
     /// # Errors
     /// `Unauthenticated`, with the reason `MISSING_API_KEY` or `INVALID_API_KEY`.
-    pub fn tenant(&self, key: Option<&str>) -> Result<TenantId> {
-        let unauthenticated = |reason, message: &str| {
+    pub fn tenant(&self, key: Option<&str>, header: &str) -> Result<TenantId> {
+        let unauthenticated = |reason, message: String| {
             Error::new(ErrorKind::Unauthenticated, message).with_reason(reason)
         };
         let key = key.filter(|k| !k.is_empty()).ok_or_else(|| {
-            unauthenticated("MISSING_API_KEY", "an API key is needed: send it in the key header")
+            let message = format!("an API key is needed: send it in the header {header}");
+            unauthenticated("MISSING_API_KEY", message)
         })?;
         self.0.get(&digest(key)).cloned().ok_or_else(|| {
-            unauthenticated("INVALID_API_KEY", "this API key is not known to the server")
+            let message = format!("the API key in the header {header} is not known to the server");
+            unauthenticated("INVALID_API_KEY", message)
         })
     }
 }

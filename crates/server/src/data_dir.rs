@@ -1,11 +1,15 @@
 //! The data folder: one server at a time, its key, its secrets.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::error::ServeError;
+
+/// Held by the server that uses the folder.
+const LOCK: &str = "lock";
+const PRIVATE_FOLDER: u32 = 0o700;
 
 /// An open data folder; nobody else can open it until this is dropped.
 #[derive(Debug)]
@@ -15,15 +19,16 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Makes the folder if need be and locks it.
+    /// Makes the folder if need be, closes it to other users, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, ServeError> {
         let failed = |doing, source| ServeError::DataDir { doing, path: path.to_owned(), source };
         DirBuilder::new()
             .recursive(true)
-            .mode(0o700)
+            .mode(PRIVATE_FOLDER)
             .create(path)
             .map_err(|source| failed("can't make the data folder", source))?;
-        let file = path.join("lock");
+        close_to_others(path).map_err(|source| failed("can't use as the data folder:", source))?;
+        let file = path.join(LOCK);
         let lock = private().write(true).create(true).truncate(false).open(&file);
         let lock = lock.map_err(|source| failed("can't write to the data folder", source))?;
         match lock.try_lock() {
@@ -36,6 +41,13 @@ impl DataDir {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Closes a file in the folder to other users, whoever made it.
+    pub(crate) fn keep_private(&self, name: &str) -> Result<(), ServeError> {
+        let path = self.path.join(name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+            .map_err(|source| ServeError::DataDir { doing: "can't make private", path, source })
     }
 
     /// The API key in the file `api-key`, made when there is none. The form `e2b_` + 40 digits is
@@ -57,7 +69,7 @@ impl DataDir {
         match fs::read_to_string(&path) {
             Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
             Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(failed("can't read", source)),
         }
         let made = make();
@@ -72,6 +84,25 @@ impl DataDir {
         write().map_err(|source| failed("can't write", source))?;
         Ok(made)
     }
+}
+
+/// Takes everybody else's rights to the folder away; but never from a folder that others use, such
+/// as one named by mistake.
+fn close_to_others(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.permissions().mode() & 0o7777 == PRIVATE_FOLDER {
+        return Ok(());
+    }
+    if !path.join(LOCK).exists() {
+        for entry in fs::read_dir(path)? {
+            if entry?.file_name() != "lost+found" {
+                return Err(io::Error::other(
+                    "other users may enter it and it holds files that are not a server's; \
+                     `chmod 700` it, or name an empty folder with --data-dir",
+                ));
+            }
+        }
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(PRIVATE_FOLDER))
 }
 
 fn private() -> OpenOptions {
@@ -89,9 +120,15 @@ pub(crate) fn random_hex(bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    fn open_to_all(path: &Path) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
 
     #[test]
     fn a_folder_has_one_server_and_one_key() {
@@ -100,12 +137,33 @@ mod tests {
         let open = DataDir::open(&path).unwrap();
         let key = open.api_key().unwrap();
         assert!(key.starts_with("e2b_") && key.len() == 44, "{key}");
-        let mode = fs::metadata(path.join("api-key")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(mode(&path.join("api-key")), 0o600);
         assert!(matches!(DataDir::open(&path), Err(ServeError::InUse(_))));
         drop(open);
         let again = DataDir::open(&path).unwrap();
         assert_eq!(again.api_key().unwrap(), key);
         assert_ne!(again.signing_secret().unwrap(), key);
+    }
+
+    #[test]
+    fn a_folder_that_was_there_is_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        for _ in ["empty", "of an earlier server"] {
+            open_to_all(folder.path());
+            drop(DataDir::open(folder.path()).unwrap());
+            assert_eq!(mode(folder.path()), 0o700);
+        }
+    }
+
+    #[test]
+    fn a_folder_that_others_use_is_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        open_to_all(folder.path());
+        fs::write(folder.path().join("theirs"), "x").unwrap();
+        let refused = DataDir::open(folder.path()).unwrap_err();
+        let ServeError::DataDir { source, .. } = refused else { panic!("{refused}") };
+        assert!(source.to_string().contains("chmod 700"), "{source}");
+        assert_eq!(mode(folder.path()), 0o755);
+        assert!(!folder.path().join("lock").exists());
     }
 }

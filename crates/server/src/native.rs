@@ -57,7 +57,7 @@ async fn require_key(
     mut request: Request,
     next: Next,
 ) -> Result<Response, NativeError> {
-    let tenant = app.keys.tenant(key_of(request.headers()))?;
+    let tenant = app.keys.tenant(key_of(request.headers()), "OPEN-SANDBOX-API-KEY")?;
     request.extensions_mut().insert(tenant);
     Ok(next.run(request).await)
 }

@@ -26,6 +26,8 @@ use crate::wiring::{self, Wired};
 
 /// The tenant of whoever holds the key in the data folder.
 const DEFAULT_TENANT: &str = "default";
+/// The file of the data folder that holds the records.
+const RECORDS: &str = "records.redb";
 
 /// A server that listens; [`Server::run`] makes it answer.
 pub struct Server {
@@ -74,8 +76,8 @@ impl Server {
             .local_addr()
             .map_err(|source| ServeError::Listen { address: config.listen, source })?;
         let wired = wiring::runtime(&config).await?;
-        let store =
-            RedbStore::open(&data.path().join("records.redb")).map_err(ServeError::Store)?;
+        let store = RedbStore::open(&data.path().join(RECORDS)).map_err(ServeError::Store)?;
+        data.keep_private(RECORDS)?;
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let engine = Engine::start(
             engine_config(&config),

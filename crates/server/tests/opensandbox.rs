@@ -41,12 +41,12 @@ async fn a_sandbox_lives_from_creation_to_deletion() {
 
     let pause = format!("{path}/pause");
     assert_eq!(server.ask("POST", &pause, Value::Null).await.status, StatusCode::ACCEPTED);
-    server.until(&id, "Paused").await;
+    assert_eq!(server.get(&path).await.json()["status"]["state"], "Paused");
     let again = server.ask("POST", &pause, Value::Null).await;
     assert_eq!(again.error(), (409, "DOCKER::SANDBOX_NOT_RUNNING".into()));
     let resume = format!("{path}/resume");
     assert_eq!(server.ask("POST", &resume, Value::Null).await.status, StatusCode::ACCEPTED);
-    server.until(&id, "Running").await;
+    assert_eq!(server.get(&path).await.json()["status"]["state"], "Running");
     let again = server.ask("POST", &resume, Value::Null).await;
     assert_eq!(again.error(), (409, "DOCKER::SANDBOX_NOT_PAUSED".into()));
 
@@ -141,6 +141,7 @@ async fn tenants_see_nothing_of_each_other() {
         assert_eq!(answer.error(), (404, "DOCKER::SANDBOX_NOT_FOUND".into()), "{path}");
         let nobody = server.ask_as("", method, &path, Value::Null).await;
         assert_eq!(nobody.error(), (401, "MISSING_API_KEY".into()), "{path}");
+        assert!(nobody.text().contains("OPEN-SANDBOX-API-KEY"), "{}", nobody.text());
         let stranger = server.ask_as("wrong", method, &path, Value::Null).await;
         assert_eq!(stranger.error(), (401, "INVALID_API_KEY".into()), "{path}");
     }
@@ -172,12 +173,14 @@ async fn every_kind_of_endpoint_reaches_the_agent_and_nothing_else_does() {
     let proxied = server.get(&format!("{endpoints}?use_server_proxy=true")).await.json();
     let path = path_of(&server, &proxied);
     assert_eq!(path, format!("/v1/sandboxes/{id}/proxy/44772"));
-    let token = proxied["headers"]["OpenSandbox-Secure-Access"].as_str().unwrap();
-    let by_token = Request::get(format!("{path}/ping"))
-        .header("opensandbox-secure-access", token)
-        .body(Body::empty())
-        .unwrap();
-    assert_eq!(server.send(by_token).await.status, StatusCode::OK);
+    for name in ["OpenSandbox-Secure-Access", "X-EXECD-ACCESS-TOKEN"] {
+        let token = proxied["headers"][name].as_str().unwrap();
+        for (value, status) in [(token, 200), (&token[1..], 404), ("wrong", 404)] {
+            let ping = Request::get(format!("{path}/ping")).header(name, value);
+            let answer = server.send(ping.body(Body::empty()).unwrap()).await;
+            assert_eq!(answer.status.as_u16(), status, "{name}");
+        }
+    }
     assert_eq!(server.get(&format!("{path}/ping")).await.status, StatusCode::OK);
 
     let signed = server.get(&format!("{endpoints}?expires=4102444800")).await.json();

@@ -5,6 +5,9 @@
 #[path = "support/running.rs"]
 mod running;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use atoll_server::{ServeError, Server};
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -65,6 +68,18 @@ async fn two_servers_never_share_a_data_folder() {
     let server = Running::start().await;
     let second = Server::bind(config(&server.data)).await;
     assert!(matches!(second, Err(ServeError::InUse(_))));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_data_folder_and_its_records_are_private() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(data.path(), Permissions::from_mode(0o755)).unwrap();
+    let server = Running::start_in(data).await;
+    for (path, mode) in [("", 0o700), ("records.redb", 0o600), ("signing-secret", 0o600)] {
+        let found = std::fs::metadata(server.data.path().join(path)).unwrap().permissions();
+        assert_eq!(found.mode() & 0o777, mode, "{path}");
+    }
     server.stop().await;
 }
 

@@ -137,7 +137,10 @@ fn works(client: &mut Client, id: &str, round: u64) {
                 sandbox::wait_state(client, id, "Running").expect("it runs again");
             }
             "Pending" | "Pausing" | "Resuming" => std::thread::sleep(Duration::from_millis(5)),
-            other => panic!("round {round}: {id} is {other}"),
+            other => {
+                let seen = client.json("GET", &format!("/atoll/v1/sandboxes/{id}"), None);
+                panic!("round {round}: {id} is {other}: {seen:?}");
+            }
         }
     }
     let ran = sandbox::run(client, id, "echo alive").expect("a command works");

@@ -123,6 +123,26 @@ fn an_observation_never_revives_the_dead_and_never_leaks() {
 }
 
 #[test]
+fn an_entrypoint_that_never_ran_is_told_from_one_that_failed() {
+    let refused = "atoll-agent: the entrypoint cannot be started: nothing: no such file";
+    for (phase, code, message, reason) in [
+        (Phase::Starting, 127, refused, "ENTRYPOINT_NOT_STARTED"),
+        (Phase::Starting, 126, refused, "ENTRYPOINT_NOT_STARTED"),
+        (Phase::Starting, 3, refused, "ENTRYPOINT_EXITED"),
+        (Phase::Starting, 127, "sh: nothing: not found", "ENTRYPOINT_EXITED"),
+        (Phase::Starting, 127, "", "ENTRYPOINT_EXITED"),
+        (Phase::Running, 127, refused, "ENTRYPOINT_EXITED"),
+    ] {
+        let mut life = at(phase);
+        let exit = Exit { code, out_of_memory: false, message: message.to_owned() };
+        life.observe(&Observed::Exited(exit), NOW);
+        let diagnostic = life.diagnostic().unwrap();
+        assert_eq!(diagnostic.reason, reason, "{phase:?} {code} {message}");
+        assert_eq!((life.phase(), life.plan()), (Phase::Failed, Some(Action::Remove)));
+    }
+}
+
+#[test]
 fn a_deadline_is_a_wish_made_by_the_clock() {
     for (then, phase) in [(Expiry::Kill, Phase::Gone), (Expiry::Pause, Phase::Paused)] {
         let mut life = at(Phase::Running);

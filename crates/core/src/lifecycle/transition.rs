@@ -172,7 +172,9 @@ impl Lifecycle {
         if exit.code == 0 && !exit.out_of_memory {
             self.succeed(Phase::Ended, now, "the entrypoint ended");
         } else {
-            self.fail(diagnose(exit), now);
+            let has_run = self.phase != Phase::Queued && self.phase != Phase::Starting;
+            let not_started = if has_run { None } else { not_started(exit) };
+            self.fail(not_started.unwrap_or_else(|| diagnose(exit)), now);
         }
     }
 
@@ -193,6 +195,19 @@ fn lost() -> Diagnostic {
         "the sandbox's processes are gone, though nobody ended them",
         "was the machine restarted, or were they killed from outside? Create a new sandbox",
     )
+}
+
+/// The agent's own words in the log, which it marks, are the last when it could not execute the
+/// entrypoint at all. A program that prints the same and exits so fools only its own user.
+fn not_started(exit: &Exit) -> Option<Diagnostic> {
+    const MARK: &str = "atoll-agent: ";
+    let refused = matches!(exit.code, 126 | 127) && !exit.out_of_memory;
+    let said = exit.message.lines().last()?.strip_prefix(MARK).filter(|_| refused)?;
+    Some(Diagnostic::new(
+        "ENTRYPOINT_NOT_STARTED",
+        said,
+        "name a program and a user that the image has; the user must be allowed to execute it",
+    ))
 }
 
 fn diagnose(exit: &Exit) -> Diagnostic {

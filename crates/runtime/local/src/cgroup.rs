@@ -6,10 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_core::Resources;
+
+use crate::sys::process;
 
 mod detect;
 mod limits;
@@ -46,11 +49,7 @@ impl Cgroups {
             limits::enable_controllers(root)?;
             limits::enable_controllers(&root.join(&cgroups.parent))?;
         }
-        // Starting many sandboxes at once must not starve the ones that run.
-        if let Some(root) = cgroups.layout.v1.get("cpu") {
-            let shares = root.join(&cgroups.parent).join("cpu.shares");
-            write(&shares, "65536")?;
-        }
+        limits::apply_to_all(&cgroups.layout, &cgroups.parent)?;
         Ok(cgroups)
     }
 
@@ -123,9 +122,27 @@ impl Cgroups {
     pub(crate) fn kill(&self, name: &str) -> io::Result<()> {
         match self.unified(name).map(|dir| dir.join("cgroup.kill")) {
             Some(file) if file.exists() => write(&file, "1"),
-            // v1 can't kill: the end of the first process ends the others, once they are thawed.
-            _ => self.set_frozen(name, false),
+            _ => self.kill_each(name),
         }
+    }
+
+    /// Kills one by one, until a look finds nobody: v1 has no other way.
+    fn kill_each(&self, name: &str) -> io::Result<()> {
+        self.set_frozen(name, false)?;
+        let Some(file) = self.v1(name).into_values().next().map(|dir| dir.join("cgroup.procs"))
+        else {
+            return Ok(());
+        };
+        settle(|| {
+            let inside = read(&file)?;
+            for pid in inside.lines().filter_map(|line| line.parse().ok()) {
+                // One that ended meanwhile can't be opened, and needs no killing.
+                if let Ok(pidfd) = process::open_pid(pid) {
+                    process::signal(pidfd.as_fd(), libc::SIGKILL)?;
+                }
+            }
+            Ok(inside.is_empty())
+        })
     }
 
     /// Removes the groups once they are empty; groups that aren't there are fine.

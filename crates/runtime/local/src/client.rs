@@ -39,8 +39,12 @@ impl Spawner {
         if attached.as_ref().is_some_and(is_open) {
             return Ok(());
         }
-        let (stream, answer) = match self.ask(&Request::Attach).await {
+        let first = tokio::time::timeout(ATTACH_TIMEOUT, self.ask(&Request::Attach)).await;
+        let (stream, answer) = match first.map_err(|_| self.dead("it does not answer"))? {
             Ok(answered) => answered,
+            // Any other error says nothing about whether a spawner is there; a second one would
+            // take the network from the first.
+            Err(error) if !is_nobody(&error) => return Err(error),
             Err(_) => {
                 self.start()?;
                 let asked = tokio::time::timeout(ATTACH_TIMEOUT, self.ask(&Request::Attach));
@@ -67,9 +71,16 @@ impl Spawner {
     }
 
     /// Starts a sandbox. The outer error is the connection's, the inner one the spawner's word.
-    pub(crate) async fn launch(&self, launch: Launch) -> io::Result<Result<Launched, String>> {
+    pub(crate) async fn launch(
+        &self,
+        launch: Launch,
+        patience: Duration,
+    ) -> io::Result<Result<Launched, String>> {
         self.attach().await?;
-        match self.ask(&Request::Launch(Box::new(launch))).await?.1 {
+        let request = Request::Launch(Box::new(launch));
+        let asked = tokio::time::timeout(patience, self.ask(&request));
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it did not start in time");
+        match asked.await.map_err(late)??.1 {
             Answer::Launched(launched) => Ok(Ok(launched)),
             Answer::Failed { message } => Ok(Err(message)),
             Answer::Attached { .. } => Err(io::Error::other("the spawner answered something else")),
@@ -121,6 +132,15 @@ impl Spawner {
         let said = log.lines().last().unwrap_or("nothing in its log").to_owned();
         io::Error::other(format!("the spawner does not come up ({why}); it said: {said}"))
     }
+}
+
+/// Nobody listens there, or whoever did is just leaving.
+fn is_nobody(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(
+        error.kind(),
+        NotFound | ConnectionRefused | ConnectionReset | UnexpectedEof | BrokenPipe
+    )
 }
 
 /// A spawner that leaves before us must not stay a zombie.

@@ -15,6 +15,7 @@ use crate::plan::{self, Base, Plan};
 use crate::protocol::{CgroupDirs, Launch, Launcher, files};
 use crate::runtime::{END_TIMEOUT, Local};
 use crate::volumes;
+use crate::wanted::Wanted;
 
 impl Local {
     /// The files a sandbox starts from; may take as long as a pull.
@@ -53,8 +54,12 @@ impl Local {
         self: Arc<Self>,
         sandbox: Arc<Sandbox>,
         base: Base,
+        wanted: Wanted,
     ) -> Result<Observed, RuntimeError> {
         let _alone = self.lock(&sandbox.id).await;
+        if wanted.is_over() {
+            return Ok(Observed::Absent);
+        }
         let id = sandbox.id.as_str().to_owned();
         if let Some(live) = self.live(&id) {
             return self.wait_up(&id, &live).await;
@@ -73,7 +78,9 @@ impl Local {
             .await
             .map_err(|e| start_failure(&io::Error::other(e)))?
             .map_err(|e| start_failure(&e))?;
-        let launched = self.spawner.launch(launch).await.map_err(|e| start_failure(&e))?;
+        let patience = self.config.start_timeout;
+        let launched =
+            self.spawner.launch(launch, patience).await.map_err(|e| start_failure(&e))?;
         launched.map_err(|message| start_failure(&io::Error::other(message)))?;
         let id = sandbox.id.as_str();
         let live = self.adopt(id).map_err(|e| start_failure(&e))?;

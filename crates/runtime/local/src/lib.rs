@@ -20,7 +20,9 @@ mod runtime;
 mod snapshots;
 pub mod spawner;
 mod sys;
+mod trash;
 mod volumes;
+mod wanted;
 
 pub use config::LocalConfig;
 pub use net::{NetworkConfig, Uplink, host_resolvers};

@@ -18,6 +18,7 @@ use crate::files::read_json;
 use crate::live::{self, Live};
 use crate::plan::{self, Plan};
 use crate::protocol::{Launched, Launcher, files};
+use crate::trash::Trash;
 
 mod seam;
 mod start;
@@ -89,12 +90,20 @@ impl Local {
 
     /// What a sandbox is, from its folder and its process. One whose agent has never answered is
     /// not there yet: making it (again) waits for the answer.
-    pub(crate) async fn seen(&self, id: &str) -> Result<Observed, RuntimeError> {
+    pub(crate) async fn seen(self: &Arc<Self>, id: &str) -> Result<Observed, RuntimeError> {
         let dir = self.layout.sandbox(id);
         if dir.join(files::EXIT).exists() {
             return Ok(Observed::Exited(live::exit_of(&dir, self.cgroups.counted(id).oom_kills)));
         }
-        let Some(live) = self.live(id) else {
+        let live = match self.live(id) {
+            Some(live) => Some(live),
+            // A launch that a former server asked for may have been finished just now.
+            None => self.adopt(id).unwrap_or_else(|error| {
+                tracing::warn!(%error, id, "can't take hold of a sandbox");
+                None
+            }),
+        };
+        let Some(live) = live else {
             // Without a launch there was never a process: what is there is an unfinished attempt.
             if !dir.join(files::LAUNCHED).exists() {
                 return Ok(Observed::Absent);
@@ -153,17 +162,7 @@ impl Local {
     /// Groups and folder, once the processes are gone.
     fn sweep(&self, id: &str) -> io::Result<()> {
         self.cgroups.remove(id)?;
-        let dir = self.layout.sandbox(id);
-        let aside = self.layout.trash().join(id);
-        match std::fs::rename(&dir, &aside) {
-            Ok(()) => {
-                // Deleting many files takes long; nobody has to wait for it.
-                std::thread::spawn(move || std::fs::remove_dir_all(aside));
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(_) => std::fs::remove_dir_all(&dir),
-        }
+        Trash::of(&self.layout).throw(&self.layout.sandbox(id))
     }
 
     /// Lets an OCI runtime forget a sandbox, with the groups only it knows of.

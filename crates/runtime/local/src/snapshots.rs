@@ -12,14 +12,29 @@ use atoll_core::{Error, Result};
 use crate::config::Layout;
 use crate::files::{read_json, write_json};
 use crate::plan::{self, Base, Plan};
+use crate::trash::Trash;
 
-/// Copies the writable folders of the sandbox in `dir`; complete or not there at all.
+/// Copies the writable folders of the sandbox in `dir`; complete and on the disk, or not there at
+/// all.
 pub(crate) async fn take(layout: &Layout, dir: &Path, id: &str) -> io::Result<()> {
-    let plan: Plan = read_json(&dir.join(plan::FILE))?;
     let draft = layout.snapshots().join(format!("{id}.draft"));
-    remove_if_there(&draft)?;
-    std::fs::create_dir_all(&draft)?;
-    let home = layout.snapshot(id);
+    Trash::of(layout).throw(&draft)?;
+    let taken = match fill(&draft, dir, &layout.snapshot(id)).await {
+        Ok(()) => keep(layout, &draft, id).await,
+        Err(error) => Err(error),
+    };
+    if taken.is_err()
+        && let Err(error) = Trash::of(layout).throw(&draft)
+    {
+        tracing::warn!(%error, id, "a half-taken snapshot stays until the next start");
+    }
+    taken
+}
+
+/// Writes what will be the snapshot in `home` into `draft`.
+async fn fill(draft: &Path, dir: &Path, home: &Path) -> io::Result<()> {
+    let plan: Plan = read_json(&dir.join(plan::FILE))?;
+    std::fs::create_dir_all(draft)?;
     let mut trees = plan.base.trees;
     for (number, tree) in trees.iter_mut().enumerate() {
         let name = format!("files-{number}");
@@ -27,8 +42,20 @@ pub(crate) async fn take(layout: &Layout, dir: &Path, id: &str) -> io::Result<()
         tree.lowers.insert(0, home.join(name));
     }
     let base = Base { trees, defaults: plan.base.defaults };
-    write_json(&draft.join(plan::FILE), &base)?;
-    std::fs::rename(&draft, &home)
+    write_json(&draft.join(plan::FILE), &base)
+}
+
+/// Makes the draft the snapshot. Its files reach the disk before its name does: a power cut leaves
+/// all of it or nothing.
+async fn keep(layout: &Layout, draft: &Path, id: &str) -> io::Result<()> {
+    let (parent, draft, home) = (layout.snapshots(), draft.to_owned(), layout.snapshot(id));
+    let kept = tokio::task::spawn_blocking(move || {
+        let folder = std::fs::File::open(parent)?;
+        rustix::fs::syncfs(&folder)?;
+        std::fs::rename(draft, home)?;
+        folder.sync_all()
+    });
+    kept.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
 }
 
 /// Removes a snapshot unless something still stands on its files.
@@ -38,7 +65,9 @@ pub(crate) fn remove(layout: &Layout, id: &str) -> Result<()> {
         let message = format!("snapshot {id} is still in use by {user}: remove that first");
         return Err(Error::conflict(message).with_reason("SNAPSHOT_IN_USE"));
     }
-    remove_if_there(&home).map_err(|e| Error::internal(format!("removing snapshot {id}: {e}")))
+    Trash::of(layout)
+        .throw(&home)
+        .map_err(|e| Error::internal(format!("removing snapshot {id}: {e}")))
 }
 
 /// The complete snapshots.
@@ -57,7 +86,7 @@ pub(crate) fn remove_drafts(layout: &Layout) {
     let entries = std::fs::read_dir(layout.snapshots()).into_iter().flatten();
     for entry in entries.filter_map(std::result::Result::ok) {
         if entry.file_name().to_string_lossy().ends_with(".draft")
-            && let Err(error) = remove_if_there(&entry.path())
+            && let Err(error) = Trash::of(layout).throw(&entry.path())
         {
             tracing::warn!(%error, "a half-taken snapshot stays");
         }
@@ -92,6 +121,7 @@ async fn copy(from: &Path, to: &Path) -> io::Result<()> {
         .arg(to)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .kill_on_drop(true)
         .output()
         .await?;
     if output.status.success() {
@@ -106,9 +136,5 @@ async fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Err(io::Error::new(kind, format!("copying files: {}", said.trim())))
 }
 
-fn remove_if_there(dir: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,7 @@ pub fn main(config: &str) -> ExitCode {
 
 fn start(config: SpawnerConfig) -> std::io::Result<serve::Spawner> {
     process::become_subreaper()?;
+    process::raise_open_files()?;
     process::prctl(libc::PR_SET_PDEATHSIG, 0)?;
     // Mounts made here (for OCI runtimes) are nobody else's business, and vanish with us.
     process::unshare(libc::CLONE_NEWNS)?;

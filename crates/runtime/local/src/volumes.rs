@@ -7,6 +7,7 @@ use atoll_core::{Error, Mount, MountSource, Result, Sandbox};
 
 use crate::config::{Layout, LocalConfig};
 use crate::protocol::Bind;
+use crate::trash::Trash;
 
 /// Places inside that a volume would take from the sandbox itself.
 const TAKEN: [&str; 3] = ["/proc", "/sys", "/dev"];
@@ -40,14 +41,12 @@ pub(crate) fn binds(
     sandbox.spec.mounts.iter().map(|mount| bind(config, layout, sandbox, mount)).collect()
 }
 
-/// Removes the volumes that were to go with the sandbox.
+/// Removes the volumes that were to go with the sandbox. Another sandbox that has mounted one sees
+/// it become empty: whoever shares a volume must not let it go with one of its users.
 pub(crate) fn remove_owned(layout: &Layout, sandbox: &Sandbox) -> io::Result<()> {
     for mount in &sandbox.spec.mounts {
         if let MountSource::Volume { name, delete_with_sandbox: true, .. } = &mount.source {
-            match std::fs::remove_dir_all(layout.volume(sandbox.tenant.as_str(), name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            Trash::of(layout).throw(&layout.volume(sandbox.tenant.as_str(), name))?;
         }
     }
     Ok(())

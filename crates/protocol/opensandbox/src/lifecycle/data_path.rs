@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::auth::{self, API_KEY, SECURE_ACCESS};
+use super::auth::{self, API_KEY, EXECD_TOKEN, SECURE_ACCESS};
 use super::egress;
 use super::error::{ApiError, Doing};
 use super::extract::{self, PathPort, PathSandbox};
@@ -36,8 +36,8 @@ struct Entry {
     credentials: Credentials,
 }
 
-/// `/sandboxes/{id}/proxy/{port}/…`: for whoever has the API key, or the sandbox's token in a
-/// header.
+/// `/sandboxes/{id}/proxy/{port}/…`: for whoever has the API key, or the sandbox's token in one
+/// of two headers.
 pub(super) async fn by_key(
     State(door): State<DoorState>,
     request: Request,
@@ -108,8 +108,8 @@ fn ingress_entry(door: &DoorState, to: &str, headers: &HeaderMap) -> Result<Entr
 }
 
 fn header_access(door: &DoorState, headers: &HeaderMap) -> Result<Access, ApiError> {
-    let token = headers.get(SECURE_ACCESS).and_then(|value| value.to_str().ok());
-    match token {
+    let token = headers.get(SECURE_ACCESS).or_else(|| headers.get(EXECD_TOKEN));
+    match token.and_then(|value| value.to_str().ok()) {
         Some(token) if !headers.contains_key(API_KEY) => Ok(Access::Token(token.to_owned())),
         Some(_) | None => auth::tenant(door, headers)
             .map(Access::Tenant)
@@ -136,7 +136,9 @@ fn forbidden(code: &'static str, message: &str) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, code, message)
 }
 
-async fn carry(door: &DoorState, entry: Entry, request: Request) -> Result<Response, ApiError> {
+async fn carry(door: &DoorState, entry: Entry, mut request: Request) -> Result<Response, ApiError> {
+    // It has been read; some SDKs repeat the API key in it. No service inside may see either.
+    request.headers_mut().remove(EXECD_TOKEN);
     let (ours, rest) = split(request.uri(), entry.segments);
     let prefix = format!("{}{ours}", entry.mount);
     if entry.port == EGRESS_PORT {

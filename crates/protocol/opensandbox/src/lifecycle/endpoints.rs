@@ -17,8 +17,8 @@ use atoll_core::Phase;
 /// `GET /sandboxes/{id}/endpoints/{port}`.
 ///
 /// By default the endpoint is a capability: whoever holds it reaches the port, so browsers and
-/// plain HTTP clients need no header. Behind the server proxy the API key is needed, or the
-/// header that is handed out here.
+/// plain HTTP clients need no header. Behind the server proxy the API key is needed, or one of
+/// the headers that are handed out here: clients differ in which of them they send.
 pub(super) async fn show(
     State(door): State<DoorState>,
     Extension(tenant): Extension<TenantId>,
@@ -48,7 +48,7 @@ pub(super) async fn show(
         }
         None if by_proxy => json!({
             "endpoint": format!("{host}/v1/sandboxes/{id}/proxy/{port}"),
-            "headers": {"OpenSandbox-Secure-Access": token},
+            "headers": {"OpenSandbox-Secure-Access": token, "X-EXECD-ACCESS-TOKEN": token},
         }),
         None => json!({"endpoint": format!("{host}/v1/route/{id}.{token}/{port}")}),
     }))

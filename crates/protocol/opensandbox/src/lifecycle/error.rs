@@ -105,16 +105,30 @@ impl ApiError {
 
     /// The answer to a creation whose sandbox did not come up.
     pub(crate) fn start_failed(sandbox: &Sandbox) -> Self {
-        let (reason, why) = sandbox.life.diagnostic().map_or(("", String::new()), |diagnostic| {
-            let advice = &diagnostic.recommendation;
-            (diagnostic.reason.as_str(), format!("{}; {advice}", diagnostic.message))
-        });
-        let code = if reason.starts_with("IMAGE_") {
+        let is_pull = sandbox.life.diagnostic().is_some_and(|d| d.reason.starts_with("IMAGE_"));
+        let code = if is_pull {
             "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
         } else {
             "DOCKER::SANDBOX_START_FAILED"
         };
-        let message = format!("sandbox {} could not be started: {why}", sandbox.id);
+        Self::not_done(sandbox, code, "started")
+    }
+
+    /// The answer to a pause that did not happen.
+    pub(crate) fn pause_failed(sandbox: &Sandbox) -> Self {
+        Self::not_done(sandbox, "DOCKER::SANDBOX_PAUSE_FAILED", "paused")
+    }
+
+    /// The answer to a resumption that did not happen.
+    pub(crate) fn resume_failed(sandbox: &Sandbox) -> Self {
+        Self::not_done(sandbox, "DOCKER::SANDBOX_RESUME_FAILED", "resumed")
+    }
+
+    fn not_done(sandbox: &Sandbox, code: &'static str, done: &str) -> Self {
+        let why = sandbox.life.diagnostic().map_or_else(String::new, |diagnostic| {
+            format!(": {}; {}", diagnostic.message, diagnostic.recommendation)
+        });
+        let message = format!("sandbox {} could not be {done}{why}", sandbox.id);
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, message)
     }
 

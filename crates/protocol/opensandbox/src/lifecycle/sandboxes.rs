@@ -41,7 +41,8 @@ pub(super) async fn create(
     Ok((StatusCode::ACCEPTED, Json(render::created(&sandbox))).into_response())
 }
 
-/// It came up, and only then its entrypoint failed: that is no failure of the creation.
+/// It came up, and only then its entrypoint failed: that is no failure of the creation, nor of
+/// a resumption.
 fn has_run(sandbox: &Sandbox) -> bool {
     let reason = sandbox.life.diagnostic().map(|diagnostic| diagnostic.reason.as_str());
     matches!(reason, Some("ENTRYPOINT_EXITED" | "OUT_OF_MEMORY"))
@@ -126,23 +127,36 @@ pub(super) async fn patch_metadata(
     Ok(Json(render::sandbox(&*sort(Doing::Read, patched)?)))
 }
 
-/// `POST /sandboxes/{id}/pause`.
+/// `POST /sandboxes/{id}/pause`. Waits as a creation does, so that the sandbox usually stands
+/// still when the answer comes.
 pub(super) async fn pause(
     State(door): State<DoorState>,
     Extension(tenant): Extension<TenantId>,
     PathSandbox(id): PathSandbox,
 ) -> Answer<StatusCode> {
     sort(Doing::Pause, door.control.pause(&tenant, &id).await)?;
+    let waited = door.control.wait(&tenant, &id, door.config.create_wait).await;
+    let sandbox = sort(Doing::Pause, waited)?;
+    let given_up = sandbox.life.phase() == Phase::Running && sandbox.life.diagnostic().is_some();
+    if given_up || sandbox.life.phase() == Phase::Failed {
+        return Err(ApiError::pause_failed(&sandbox));
+    }
     Ok(StatusCode::ACCEPTED)
 }
 
-/// `POST /sandboxes/{id}/resume`.
+/// `POST /sandboxes/{id}/resume`. Waits as a creation does, so that the sandbox usually runs when
+/// the answer comes.
 pub(super) async fn resume(
     State(door): State<DoorState>,
     Extension(tenant): Extension<TenantId>,
     PathSandbox(id): PathSandbox,
 ) -> Answer<StatusCode> {
     sort(Doing::Resume, door.control.resume(&tenant, &id).await)?;
+    let waited = door.control.wait(&tenant, &id, door.config.create_wait).await;
+    let sandbox = sort(Doing::Resume, waited)?;
+    if sandbox.life.phase() == Phase::Failed && !has_run(&sandbox) {
+        return Err(ApiError::resume_failed(&sandbox));
+    }
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -21,7 +21,8 @@ pub struct DoorConfig {
     pub timeout_max: Duration,
     /// Sandboxes without a lifetime are accepted.
     pub allow_no_expiry: bool,
-    /// How long a creation waits for the sandbox to run before it answers `Pending`.
+    /// How long a creation waits for the sandbox to run before it answers `Pending`; pauses and
+    /// resumptions wait as long.
     pub create_wait: Duration,
     /// Folders of the host below which volumes may lie; empty: none.
     pub allowed_host_paths: Vec<PathBuf>,

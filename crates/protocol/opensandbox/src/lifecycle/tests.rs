@@ -234,6 +234,7 @@ fn a_creation_that_failed_says_why_and_what_to_do() {
     for (reason, code) in [
         ("IMAGE_PULL_FAILED", "DOCKER::SANDBOX_IMAGE_PULL_FAILED"),
         ("AGENT_SILENT", "DOCKER::SANDBOX_START_FAILED"),
+        ("ENTRYPOINT_NOT_STARTED", "DOCKER::SANDBOX_START_FAILED"),
     ] {
         let mut life = Lifecycle::new(now, None);
         let diagnostic = Diagnostic::new(reason, "what happened", "what to do");

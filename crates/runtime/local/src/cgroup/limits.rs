@@ -18,6 +18,25 @@ pub(super) fn enable_controllers(dir: &Path) -> io::Result<()> {
     write(&dir.join("cgroup.subtree_control"), "+cpu +memory +pids")
 }
 
+/// Bounds all sandboxes together, so that the host itself is left with something: a tenth of its
+/// memory and a fifth of its process numbers.
+pub(super) fn apply_to_all(layout: &Layout, parent: &str) -> io::Result<()> {
+    let memory = field_kib("/proc/meminfo", "MemTotal:") / 10 * 9 * 1024;
+    let pids = number(Path::new("/proc/sys/kernel/pid_max")) / 5 * 4;
+    let bounds = Resources {
+        cpu_millis: None,
+        memory_bytes: (memory > 0).then_some(memory),
+        pids: (pids > 0).then_some(pids),
+    };
+    apply(layout, "", parent, bounds)?;
+    // Together they weigh as much as the machine has processors, each as one ordinary program.
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    match layout.v1.get("cpu") {
+        Some(root) => write(&root.join(parent).join("cpu.shares"), &(1024 * cores).to_string()),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn apply(
     layout: &Layout,
     parent: &str,
@@ -82,6 +101,13 @@ pub(super) fn counted(layout: &Layout, parent: &str, name: &str) -> Counted {
         pids: number(&file("pids", "pids.current")),
         oom_kills: field(&file("memory", "memory.oom_control"), "oom_kill"),
     }
+}
+
+/// A value in kibibytes after `key` in a file of `key  value kB` lines.
+fn field_kib(file: &str, key: &str) -> u64 {
+    let text = read(Path::new(file)).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(key));
+    value.and_then(|v| v.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
 /// Hosts without swap accounting don't have the file; then there is nothing to limit.

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use super::NetworkConfig;
 
-/// Ranges that are not the internet (private, shared, link-local with the clouds' metadata
-/// service, multicast, reserved).
-const CLOSED: &str = "0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, \
-172.16.0.0/12, 192.0.0.0/24, 192.168.0.0/16, 198.18.0.0/15, 224.0.0.0/4, 240.0.0.0/4";
+/// Ranges that are not the internet: private, shared, link-local with most clouds' metadata
+/// service, another cloud's at a public address, multicast, reserved.
+const CLOSED: &str = "0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 168.63.129.16, \
+169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24, 192.168.0.0/16, 198.18.0.0/15, 224.0.0.0/4, 240.0.0.0/4";
 
 /// Rulesets as text for `nft`.
 pub(crate) struct Firewall;

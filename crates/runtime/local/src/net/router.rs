@@ -87,7 +87,9 @@ impl Router {
 
     /// Undoes what a start did to the host.
     pub(crate) fn stop(&self) -> io::Result<()> {
-        if self.config.uplink != Uplink::Host {
+        // A younger router may have taken the uplink over, and with it the host's rules.
+        let ours = crate::sys::socket::interface_index(c"up0") != 0;
+        if self.config.uplink != Uplink::Host || !ours {
             return Ok(());
         }
         self.inside(&self.host, || Firewall::load(&Firewall::host_removal(&self.host_end)))

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::{LocalRuntime, locked};
 use crate::live::Live;
 use crate::protocol::files;
+use crate::wanted::Interest;
 use crate::{doctor, logs, snapshots, volumes};
 
 #[async_trait]
@@ -27,7 +28,8 @@ impl Runtime for LocalRuntime {
     }
 
     async fn check(&self, sandbox: &Sandbox) -> Result<()> {
-        self.check_disk()?;
+        self.check_disk()
+            .map_err(|e| Error::unavailable(e.to_string()).with_reason("DISK_FULL"))?;
         if let Isolation::Oci(program) = &sandbox.spec.isolation {
             let here = self.capabilities().isolation;
             if !here.contains(program) {
@@ -51,12 +53,13 @@ impl Runtime for LocalRuntime {
                 if self.0.live(id).is_some_and(|live| live.has_answered()) {
                     return self.0.seen(id).await;
                 }
+                let interest = Interest::default();
                 let base = self.0.base(sandbox).await?;
                 let local = Arc::clone(&self.0);
                 let sandbox = Arc::new(sandbox.clone());
                 // From here on it runs to its end even when the caller loses interest, so that a
                 // removal finds either nothing or all of it.
-                let built = tokio::spawn(local.build(sandbox, base)).await;
+                let built = tokio::spawn(local.build(sandbox, base, interest.wanted())).await;
                 built.unwrap_or_else(|panic| {
                     Err(RuntimeError::permanent("START_FAILED", &panic.to_string(), "report this"))
                 })
@@ -65,6 +68,12 @@ impl Runtime for LocalRuntime {
             Action::Resume => self.freeze(id, false).await,
             Action::Remove => {
                 let local = Arc::clone(&self.0);
+                // What is being started holds the lock; without processes it lets go.
+                if local.cgroups.exists(id)
+                    && let Err(error) = local.cgroups.kill(id)
+                {
+                    tracing::debug!(%error, id, "not killed before its removal");
+                }
                 let _alone = local.lock(&sandbox.id).await;
                 local.tear_down(id).await?;
                 locked(&local.locks).remove(id);
@@ -168,7 +177,10 @@ impl Runtime for LocalRuntime {
             self.freeze(name, true).await?;
         }
         let dir = self.0.layout.sandbox(name);
-        let taken = snapshots::take(&self.0.layout, &dir, snapshot.as_str()).await;
+        let taken = match self.check_disk() {
+            Ok(()) => snapshots::take(&self.0.layout, &dir, snapshot.as_str()).await,
+            Err(full) => Err(full),
+        };
         if !was_frozen {
             self.freeze(name, false).await?;
         }
@@ -194,12 +206,10 @@ impl Runtime for LocalRuntime {
 }
 
 impl LocalRuntime {
-    /// Refuses new sandboxes while the disk is nearly full, so that those that run, and the
+    /// Refuses new files while the disk is nearly full, so that sandboxes that run, and the
     /// records, have what is left.
-    fn check_disk(&self) -> Result<()> {
-        let data = &self.0.config.data_dir;
-        let (total, free) = crate::sys::disk_space(data)
-            .map_err(|e| Error::unavailable(format!("the disk can't be asked for space: {e}")))?;
+    fn check_disk(&self) -> io::Result<()> {
+        let (total, free) = crate::sys::disk_space(&self.0.config.data_dir)?;
         let reserve = (total / 50).min(self.0.config.disk_reserve_bytes);
         if free >= reserve {
             return Ok(());
@@ -208,7 +218,7 @@ impl LocalRuntime {
             "no space left: the disk of the data folder has {free} bytes, and {reserve} are kept \
              for sandboxes that run; remove some, or free space"
         );
-        Err(Error::unavailable(message).with_reason("DISK_FULL"))
+        Err(io::Error::new(io::ErrorKind::StorageFull, message))
     }
 
     /// The handles of a sandbox that has a process.

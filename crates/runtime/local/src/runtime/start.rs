@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +17,8 @@ use crate::config::{Layout, LocalConfig};
 use crate::dial::Dialer;
 use crate::net::Uplink;
 use crate::protocol::SpawnerConfig;
+use crate::sys::process;
+use crate::trash::Trash;
 use crate::{doctor, snapshots};
 
 /// Why the local runtime can't start, in words that say what to do.
@@ -67,8 +69,9 @@ impl LocalRuntime {
         config.data_dir =
             config.data_dir.canonicalize().map_err(doing("resolving the data folder"))?;
         let layout = Layout::new(&config.data_dir);
-        empty_trash(&layout);
+        Trash::of(&layout).empty();
         snapshots::remove_drafts(&layout);
+        process::raise_open_files().map_err(doing("raising the limit of open files"))?;
         let label = label(&config.data_dir);
         let groups = cgroup::Layout::detect().map_err(doing("looking for control groups"))?;
         let cgroups = Cgroups::prepare(groups, format!("atoll-{label}"))
@@ -130,30 +133,45 @@ fn label(data_dir: &Path) -> String {
 }
 
 fn make_folders(data_dir: &Path) -> io::Result<()> {
-    // Images hold programs with root's rights: nobody else may reach them.
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
+    make_private(data_dir)?;
     for folder in ["sandboxes", "snapshots", "volumes", "trash", "oci"] {
         std::fs::create_dir_all(data_dir.join(folder))?;
     }
     Ok(())
 }
 
-fn empty_trash(layout: &Layout) {
-    let trash = layout.trash();
-    std::thread::spawn(move || {
-        for entry in std::fs::read_dir(trash).into_iter().flatten().filter_map(Result::ok) {
-            if let Err(error) = std::fs::remove_dir_all(entry.path()) {
-                tracing::warn!(%error, "removed files of a sandbox stay");
-            }
-        }
-    });
+/// Lets nobody else into a folder, also one that was there before: images and sandboxes hold
+/// programs with root's rights.
+fn make_private(folder: &Path) -> io::Result<()> {
+    const STICKY: u32 = 0o1000;
+    let opened = std::fs::File::open(folder)?;
+    let found = opened.metadata()?;
+    let refused = |problem: &str| {
+        let message = format!("{} {problem}: name a folder of its own", folder.display());
+        io::Error::new(io::ErrorKind::PermissionDenied, message)
+    };
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refused("belongs to another user"));
+    }
+    // Closing /tmp would break the machine.
+    if found.mode() & STICKY != 0 {
+        return Err(refused("is shared by all users"));
+    }
+    opened.set_permissions(std::fs::Permissions::from_mode(0o700))
 }
 
+/// Takes hold of all that run. One that can't be understood must not keep the others from being
+/// served; without a hold it counts as ended, and its end is cleaned up like any other.
 fn adopt_all(local: &Arc<Local>) -> io::Result<()> {
     for entry in std::fs::read_dir(local.layout.sandboxes())? {
-        if let Ok(id) = entry?.file_name().into_string() {
-            local.adopt(&id)?;
+        let Ok(id) = entry?.file_name().into_string() else { continue };
+        if let Err(error) = local.adopt(&id) {
+            tracing::error!(%error, id, "can't take hold of a sandbox");
         }
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,16 @@ pub(super) struct Held {
     pub(super) identity: Identity,
     pub(super) cable: Cable,
     pub(super) log: OwnedFd,
+    /// The sandbox's folder. By descriptor, because another attempt of the same name may have
+    /// taken its path by the time something is written there.
+    pub(super) folder: OwnedFd,
+}
+
+impl Held {
+    /// The path of a file in the sandbox's folder.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(name)
+    }
 }
 
 /// The listening socket of the agent, made on the host's side. No folder is shared, so nothing
@@ -50,18 +60,24 @@ pub(super) fn native(
     cable: Cable,
 ) -> Result<Starting, (io::Error, Identity, Cable)> {
     match fork(launch, &identity, &cable) {
-        Ok((pid, pidfd, progress, log)) => {
-            Ok(Starting { pid, pidfd, progress, resources: Held { identity, cable, log } })
+        Ok(Forks { pid, pidfd, progress, log, folder }) => {
+            Ok(Starting { pid, pidfd, progress, resources: Held { identity, cable, log, folder } })
         }
         Err(error) => Err((error, identity, cable)),
     }
 }
 
-fn fork(
-    launch: &Launch,
-    identity: &Identity,
-    cable: &Cable,
-) -> io::Result<(i32, OwnedFd, PipeReader, OwnedFd)> {
+/// A new process and what belongs to it.
+pub(super) struct Forks {
+    pub(super) pid: i32,
+    pub(super) pidfd: OwnedFd,
+    pub(super) progress: PipeReader,
+    pub(super) log: OwnedFd,
+    pub(super) folder: OwnedFd,
+}
+
+fn fork(launch: &Launch, identity: &Identity, cable: &Cable) -> io::Result<Forks> {
+    let folder = sys::open_path(&launch.dir)?;
     let log = sys::sealed_memory(c"atoll-log", launch.log_bytes)?;
     let prepared = Prepared {
         ids: identity.namespace.try_clone()?,
@@ -86,6 +102,6 @@ fn fork(
             let _unheard = { report }.write_all(error.to_string().as_bytes());
             process::exit_now(125)
         }
-        Forked::Parent(pid, pidfd) => Ok((pid, pidfd, progress, log)),
+        Forked::Parent(pid, pidfd) => Ok(Forks { pid, pidfd, progress, log, folder }),
     }
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use super::child::{CONFIG_FD, LOG_FD, SOCKET_FD};
 use super::identity::Identity;
-use super::launch::{self, Held, Starting};
+use super::launch::{self, Forks, Held, Starting};
 use super::rootfs::{self, Context};
 use crate::net::Cable;
 use crate::protocol::{Launch, Launcher, SpawnerConfig, files};
@@ -23,6 +23,9 @@ mod config;
 /// Where the agent is inside; our own launcher needs no such file.
 const AGENT_INSIDE: &str = "/.atoll/agent";
 const PID_FILE: &str = "oci.pid";
+const LOG_FILE: &str = "oci.log";
+/// Last words of the program that are repeated in an error.
+const WORDS_MAX: usize = 2000;
 /// Descriptors beyond the standard three that the program passes on.
 const PASSED_ON: &str = "3";
 
@@ -35,8 +38,8 @@ pub(super) fn start(
     cable: Cable,
 ) -> Result<Starting, (io::Error, Identity, Cable)> {
     match begin(config, stage, launch, &identity, &cable) {
-        Ok((pid, pidfd, progress, log)) => {
-            Ok(Starting { pid, pidfd, progress, resources: Held { identity, cable, log } })
+        Ok(Forks { pid, pidfd, progress, log, folder }) => {
+            Ok(Starting { pid, pidfd, progress, resources: Held { identity, cable, log, folder } })
         }
         Err(error) => {
             stage.release(&launch.dir);
@@ -46,8 +49,8 @@ pub(super) fn start(
 }
 
 /// Finds the sandbox's first process once the program has left.
-pub(super) fn finish(launch: &Launch, starting: &mut Starting) -> Result<(), String> {
-    let found = std::fs::read_to_string(launch.dir.join(PID_FILE))
+pub(super) fn finish(starting: &mut Starting) -> Result<(), String> {
+    let found = std::fs::read_to_string(starting.resources.file(PID_FILE))
         .and_then(|text| text.trim().parse().map_err(io::Error::other))
         .map_err(|e| format!("the OCI runtime left no process: {e}"))?;
     starting.pid = found;
@@ -58,18 +61,17 @@ pub(super) fn finish(launch: &Launch, starting: &mut Starting) -> Result<(), Str
     Ok(())
 }
 
-type Begun = (i32, OwnedFd, std::io::PipeReader, OwnedFd);
-
 fn begin(
     config: &SpawnerConfig,
     stage: &Stage,
     launch: &Launch,
     identity: &Identity,
     cable: &Cable,
-) -> io::Result<Begun> {
+) -> io::Result<Forks> {
     let Launcher::Oci { program, .. } = &launch.launcher else {
         return Err(io::Error::other("not an OCI launch"));
     };
+    let folder = sys::open_path(&launch.dir)?;
     let log = sys::sealed_memory(c"atoll-log", launch.log_bytes)?;
     let socket = launch::agent_socket(launch)?;
     let agent_config = sys::memory_file(c"atoll-config", launch.agent_config.as_bytes())?;
@@ -95,7 +97,7 @@ fn begin(
             }
             process::exit_now(0)
         }
-        Forked::Parent(pid, pidfd) => Ok((pid, pidfd, progress, log)),
+        Forked::Parent(pid, pidfd) => Ok(Forks { pid, pidfd, progress, log, folder }),
     }
 }
 
@@ -110,7 +112,10 @@ fn run(
         hide_unified(launch)?;
     }
     let mut command = command(config, program);
+    // Its words go to a file, not to its standard error: the sandbox would inherit that.
     command
+        .arg("--log")
+        .arg(launch.dir.join(LOG_FILE))
         .args(["run", "--detach", "--preserve-fds", PASSED_ON, "--pid-file"])
         .arg(launch.dir.join(PID_FILE))
         .arg("--bundle")
@@ -123,14 +128,13 @@ fn run(
     for (fd, number) in above.iter().zip([SOCKET_FD, CONFIG_FD, LOG_FD]) {
         sys::inherit_as(fd.as_fd(), number)?;
     }
-    // The detached sandbox must not hold the pipe: its words go to a file instead.
-    let words = launch.dir.join("oci.err");
-    command.stderr(std::fs::File::create(&words)?);
     let status = command.status()?;
     if status.success() {
         return Ok(());
     }
-    let said = std::fs::read_to_string(&words).unwrap_or_default();
+    let words = std::fs::read(launch.dir.join(LOG_FILE)).unwrap_or_default();
+    let said =
+        String::from_utf8_lossy(&words[words.len().saturating_sub(WORDS_MAX)..]).into_owned();
     Err(io::Error::other(format!("ended with {status}: {}", said.trim())))
 }
 
@@ -151,6 +155,7 @@ fn command(config: &SpawnerConfig, program: &str) -> Command {
         .arg(config.data_dir.join("oci"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .process_group(0);
     command
 }

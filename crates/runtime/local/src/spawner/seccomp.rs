@@ -102,12 +102,14 @@ pub(super) const REFUSED: &[(&str, libc::c_long)] = calls![
     modify_ldt: SYS_modify_ldt,
 ];
 
-/// Kinds of sockets that talk to the host's kernel or hypervisor rather than to a network.
-const REFUSED_SOCKETS: &[i32] = &[libc::AF_VSOCK, libc::AF_ALG, libc::AF_PACKET, libc::AF_KEY];
-
-pub(super) fn refused_sockets() -> Vec<u32> {
-    REFUSED_SOCKETS.iter().map(|family| family.unsigned_abs()).collect()
-}
+/// Kinds of sockets that talk to a network or to oneself. Others reach the host's kernel or its
+/// hypervisor, and asking for an unknown kind may load a module.
+const SOCKETS: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+/// What may be asked of the kernel over netlink: interfaces and routes, and open sockets.
+const NETLINK_PROTOCOLS: [i32; 2] = [libc::NETLINK_ROUTE, libc::NETLINK_INET_DIAG];
+/// The ones that OCI runtimes are told to refuse: their rules can't say "all but".
+pub(super) const REFUSED_SOCKETS: [i32; 4] =
+    [libc::AF_VSOCK, libc::AF_ALG, libc::AF_PACKET, libc::AF_KEY];
 
 /// Terminal requests that put words into another's mouth.
 pub(super) const REFUSED_REQUESTS: &[u32] =
@@ -134,7 +136,7 @@ pub(crate) fn program() -> Vec<sock_filter> {
     for call in [libc::SYS_clone, libc::SYS_unshare] {
         by_argument(&mut code, call, 0, BPF_JSET, &[namespaces]);
     }
-    by_argument(&mut code, libc::SYS_socket, 0, BPF_JEQ, &refused_sockets());
+    sockets(&mut code);
     by_argument(&mut code, libc::SYS_ioctl, 1, BPF_JEQ, REFUSED_REQUESTS);
     code.push(verdict(libc::SECCOMP_RET_ALLOW));
     code
@@ -155,6 +157,22 @@ fn by_argument(
         code.extend([unless(test, *value, 1), verdict(fail_with(libc::EPERM))]);
     }
     code.push(verdict(libc::SECCOMP_RET_ALLOW));
+}
+
+/// Allows only some kinds of sockets.
+fn sockets(code: &mut Vec<sock_filter>) {
+    let allow =
+        |value: i32| [unless(BPF_JEQ, value.unsigned_abs(), 1), verdict(libc::SECCOMP_RET_ALLOW)];
+    let refuse = verdict(fail_with(libc::EAFNOSUPPORT));
+    let mut body = vec![load(argument(0))];
+    body.extend(SOCKETS.into_iter().flat_map(allow));
+    body.extend([when(BPF_JEQ, libc::AF_NETLINK.unsigned_abs(), 1), refuse]);
+    body.push(load(argument(2)));
+    body.extend(NETLINK_PROTOCOLS.into_iter().flat_map(allow));
+    body.push(refuse);
+    let length = u8::try_from(body.len()).unwrap_or(u8::MAX);
+    code.push(unless(BPF_JEQ, number(libc::SYS_socket), length));
+    code.extend(body);
 }
 
 fn number(call: libc::c_long) -> u32 {

@@ -314,7 +314,7 @@ impl Spawner {
             (Err(error), _) => Err(error.to_string()),
             (Ok(_), _) if !said.is_empty() => Err(said),
             (Ok(_), Launcher::Native) => Ok(()),
-            (Ok(_), Launcher::Oci { .. }) => oci::finish(&launch, &mut starting),
+            (Ok(_), Launcher::Oci { .. }) => oci::finish(&mut starting),
         };
         if let Err(message) = outcome {
             if let (Launcher::Oci { .. }, Some(stage)) = (&launch.launcher, &self.stage) {
@@ -333,7 +333,7 @@ impl Spawner {
             first_id: starting.resources.identity.first_id,
             launcher: launch.launcher.clone(),
         };
-        let kept = write_json(&launch.dir.join(files::LAUNCHED), &launched);
+        let kept = write_json(&starting.resources.file(files::LAUNCHED), &launched);
         let Starting { pid, pidfd, resources: held, .. } = starting;
         let running = Running { dir: launch.dir, held, launcher: launch.launcher, pidfd };
         self.running.insert(pid, running);
@@ -371,9 +371,7 @@ impl Spawner {
             return;
         };
         self.watched.retain(|_, what| !matches!(what, Watched::Process(p) if *p == pid));
-        if running.dir.is_dir() {
-            keep_last_words(&running, code);
-        }
+        keep_last_words(&running, code);
         if let (Launcher::Oci { .. }, Some(stage)) = (&running.launcher, &self.stage) {
             stage.release(&running.dir);
         }
@@ -391,9 +389,9 @@ fn keep_last_words(running: &Running, code: i32) {
     let kept = io::Seek::rewind(&mut file)
         .and_then(|()| file.read_to_end(&mut ring))
         .and_then(|_| {
-            std::fs::write(running.dir.join(files::LOG), crate::logs::from_ring(&ring).bytes)
+            std::fs::write(running.held.file(files::LOG), crate::logs::from_ring(&ring).bytes)
         })
-        .and_then(|()| write_json(&running.dir.join(files::EXIT), &Ended { code }));
+        .and_then(|()| write_json(&running.held.file(files::EXIT), &Ended { code }));
     // A sandbox that is being removed has no folder any more, and nobody asks for its end.
     if let Err(error) = kept
         && error.kind() != io::ErrorKind::NotFound

@@ -30,7 +30,9 @@ pub(super) fn render(
     let ids = json!([{ "containerID": 0, "hostID": first_id, "size": IDS_EACH }]);
     // The program is a descendant of this process, which keeps the descriptor open.
     let network = format!("/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
-    let hidden: Vec<String> = HIDDEN.iter().map(|path| format!("/{path}")).collect();
+    // The bind of `/sys` shows the host's control groups, which belong to everybody.
+    let hidden = HIDDEN.iter().chain(&["sys/fs/cgroup"]);
+    let hidden: Vec<String> = hidden.map(|path| format!("/{path}")).collect();
     let read_only: Vec<String> = READ_ONLY.iter().map(|path| format!("/{path}")).collect();
     let config = json!({
         "ociVersion": "1.0.2",
@@ -57,7 +59,7 @@ pub(super) fn render(
             "resources": resources(&launch.launcher),
             "namespaces": [
                 { "type": "pid" }, { "type": "ipc" }, { "type": "uts" }, { "type": "mount" },
-                { "type": "user" }, { "type": "network", "path": network },
+                { "type": "user" }, { "type": "cgroup" }, { "type": "network", "path": network },
             ],
             "maskedPaths": hidden,
             "readonlyPaths": read_only,
@@ -124,7 +126,7 @@ fn filter() -> Value {
         json!({ "names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": libc::ENOSYS }),
     ];
     rules.extend(by_flag);
-    rules.extend(by_value("socket", 0, &seccomp::refused_sockets()));
+    rules.extend(by_value("socket", 0, &seccomp::REFUSED_SOCKETS.map(i32::unsigned_abs)));
     rules.extend(by_value("ioctl", 1, seccomp::REFUSED_REQUESTS));
     json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules })
 }
