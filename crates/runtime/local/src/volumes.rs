@@ -18,7 +18,9 @@ pub(crate) fn check(config: &LocalConfig, layout: &Layout, sandbox: &Sandbox) ->
         check_target(&mount.target)?;
         match &mount.source {
             MountSource::Host(path) => {
-                allowed(config, Path::new(path))?;
+                let (root, below) = allowed(config, Path::new(path))?;
+                let below = below.join(mount.sub_path.as_deref().unwrap_or_default());
+                check_links(&root, &below, "VOLUME_HOST_PATH_NOT_ALLOWED")?;
             }
             MountSource::Volume { name, create, .. } => {
                 let dir = layout.volume(sandbox.tenant.as_str(), name);
@@ -26,6 +28,8 @@ pub(crate) fn check(config: &LocalConfig, layout: &Layout, sandbox: &Sandbox) ->
                     return Err(Error::not_found(format!("volume {name}"))
                         .with_reason("VOLUME_PVC_NOT_FOUND"));
                 }
+                let below = mount.sub_path.as_deref().unwrap_or_default();
+                check_links(&dir, Path::new(below), "VOLUME_INVALID_SUB_PATH")?;
             }
         }
     }
@@ -72,6 +76,20 @@ fn bind(
     }
     let (target, read_only) = (mount.target.clone().into(), mount.read_only);
     Ok(Bind { root, below, target, read_only })
+}
+
+/// Says early what the mount would refuse; what counts is the walk when it is mounted.
+fn check_links(root: &Path, below: &Path, reason: &'static str) -> Result<()> {
+    let mut place = root.to_owned();
+    for part in below.components() {
+        place.push(part);
+        if place.is_symlink() {
+            let problem =
+                format!("{} leads through a link; name the folder itself", below.display());
+            return Err(Error::invalid("volumes", problem).with_reason(reason));
+        }
+    }
+    Ok(())
 }
 
 /// Names only: nothing that leads up or begins anew.
