@@ -103,6 +103,24 @@ impl FakeInternet {
         Ok(internet)
     }
 
+    /// Lays a cable to another namespace; each end has a name and an address of a shared /24.
+    pub fn connect(&self, other: &Self, here: (&str, &str), there: (&str, &str)) -> Result<()> {
+        let ends = ["name", there.0, "netns", &other.name];
+        ip(&[&["-n", &self.name, "link", "add", here.0, "type", "veth", "peer"], &ends[..]]
+            .concat())?;
+        for (namespace, (end, address)) in [(self, here), (other, there)] {
+            let address = format!("{address}/24");
+            ip(&["-n", &namespace.name, "addr", "add", &address, "dev", end])?;
+            ip(&["-n", &namespace.name, "link", "set", end, "up"])?;
+        }
+        Ok(())
+    }
+
+    /// Its name, as `ip` knows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its path, for the server's configuration.
     pub fn path(&self) -> String {
         format!("/run/netns/{}", self.name)
@@ -124,7 +142,8 @@ impl Drop for FakeInternet {
     }
 }
 
-fn ip(words: &[&str]) -> Result<()> {
+/// Runs `ip` with these words.
+pub fn ip(words: &[&str]) -> Result<()> {
     let output = Command::new("ip").args(words).output().context("can't run ip")?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "ip {}: {}", words.join(" "), said.trim());
