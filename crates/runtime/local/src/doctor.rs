@@ -39,6 +39,19 @@ pub(crate) fn obstacles() -> Vec<String> {
     missing.map(|c| format!("  {}: {}. {}", c.name, c.found, c.remedy)).collect()
 }
 
+/// Why an OCI runtime can't be used here; nothing when it can.
+pub(crate) fn why_not(program: &str) -> Option<&'static str> {
+    let name = std::path::Path::new(program).file_name().unwrap_or_default();
+    // Sandboxes are reached through a socket that is handed to their first process.
+    if name == "runsc" || name.to_string_lossy().starts_with("kata") {
+        return Some("it does not hand open sockets to a sandbox; use native, runc or crun");
+    }
+    match find_program(program) {
+        Some(_) => None,
+        None => Some("it is not installed; install it, or use native"),
+    }
+}
+
 /// Where a program is, if it is installed.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

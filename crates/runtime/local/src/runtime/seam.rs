@@ -23,7 +23,7 @@ impl Runtime for LocalRuntime {
     fn capabilities(&self) -> Capabilities {
         let mut isolation = vec!["native".to_owned()];
         let programs = self.0.config.oci_programs.iter();
-        isolation.extend(programs.filter(|p| doctor::find_program(p).is_some()).cloned());
+        isolation.extend(programs.filter(|p| doctor::why_not(p).is_none()).cloned());
         Capabilities { pause: true, snapshot: true, isolation }
     }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use atoll_core::Isolation;
 use atoll_image::ImageStore;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
@@ -35,6 +36,14 @@ pub enum StartError {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// The launcher that the operator chose can't be used.
+    #[error("isolation = {program:?} can't be used: {why}")]
+    Isolation {
+        /// Which.
+        program: String,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// Something could not be done.
     #[error("{doing}: {source}")]
     Io {
@@ -59,6 +68,11 @@ impl LocalRuntime {
             if !path.is_file() {
                 return Err(StartError::Program { what, path: path.clone() });
             }
+        }
+        if let Isolation::Oci(program) = &config.isolation
+            && let Some(why) = doctor::why_not(program)
+        {
+            return Err(StartError::Isolation { program: program.clone(), why });
         }
         if config.network.uplink != Uplink::None && doctor::find_program("nft").is_none() {
             // Without a firewall nothing keeps a sandbox from the host and its neighbours.
