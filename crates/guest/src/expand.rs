@@ -51,10 +51,10 @@ mod tests {
     fn paths_expand_like_a_shell_word() {
         let cases = [
             ("/plain", "/plain"),
-            ("rel/file", "/work/rel/file"),
+            ("rel/file", "/start/rel/file"),
             ("~", "/home/ann"),
             ("~/x", "/home/ann/x"),
-            ("~ann/x", "/work/~ann/x"),
+            ("~ann/x", "/start/~ann/x"),
             ("/a/~", "/a/~"),
             ("$HOME/x", "/home/ann/x"),
             ("/a/${DIR}b", "/a/someb"),
@@ -63,7 +63,7 @@ mod tests {
             ("/a/$1", "/a/$1"),
             ("/a/${no", "/a/${no"),
             ("/a/$$DIR", "/a/$some"),
-            ("", "/work/"),
+            ("", "/start/"),
         ];
         let lookup = |name: &str| match name {
             "HOME" => Some("/home/ann".to_owned()),
@@ -71,7 +71,7 @@ mod tests {
             _ => None,
         };
         for (given, want) in cases {
-            assert_eq!(expand(given, Path::new("/work"), lookup), PathBuf::from(want), "{given}");
+            assert_eq!(expand(given, Path::new("/start"), lookup), PathBuf::from(want), "{given}");
         }
     }
 }

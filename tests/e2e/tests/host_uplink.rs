@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use atoll_e2e::greeter::{self, GREETING, Greeter};
 use atoll_e2e::leftovers;
 use atoll_e2e::programs::Programs;
 use atoll_e2e::world::{FakeInternet, KEY, ip};
@@ -37,19 +38,6 @@ impl Drop for Ends {
     }
 }
 
-fn greeter(namespace: &FakeInternet) -> Ends {
-    let script = format!(
-        "import socketserver as S
-class H(S.BaseRequestHandler):
-    def handle(self): self.request.sendall(b'hello')
-class T(S.ThreadingTCPServer): allow_reuse_address=True
-s=T(('0.0.0.0',{PORT}),H)
-print('up',flush=True)
-s.serve_forever()"
-    );
-    Ends::start(namespace.command("/usr/bin/python3").args(["-c", &script]), "up")
-}
-
 #[test]
 fn sandboxes_reach_the_world_through_the_host_but_not_the_host() {
     let programs = Programs::from_env().expect("the programs");
@@ -58,7 +46,8 @@ fn sandboxes_reach_the_world_through_the_host_but_not_the_host() {
     let world = FakeInternet::new("world", &[WORLD]).expect("a world");
     host.connect(&world, ("h0", HOST), ("w0", GATEWAY)).expect("a cable");
     ip(&["-n", host.name(), "route", "add", "default", "via", GATEWAY]).expect("a route");
-    let _greeters = (greeter(&host), greeter(&world));
+    let greet = |place| Greeter::start(place, PORT).expect("a service");
+    let _greeters = (greet(&host), greet(&world));
 
     let config = folder.path().join("atoll.toml");
     let text = format!(
@@ -81,10 +70,8 @@ fn sandboxes_reach_the_world_through_the_host_but_not_the_host() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let reaches = |address: &str| {
-        let script = format!(
-            "import socket; print(socket.create_connection((\"{address}\",{PORT}),timeout=2).recv(5).decode())"
-        );
-        run(&format!("/usr/bin/python3 -c '{script}'")).contains("hello")
+        let visit = greeter::visit(address, PORT);
+        run(&format!("/usr/bin/python3 -c '{visit}'")).contains(GREETING)
     };
     assert!(reaches(WORLD), "the world is reached");
     assert!(!reaches(HOST), "the host at its own public address is not");

@@ -1,8 +1,7 @@
 //! What sandboxes can reach. Their uplink is a namespace of fake hosts made here, so that no
 //! packet leaves this machine even where a wall is missing.
 
-use std::process::{Child, Stdio};
-
+use atoll_e2e::greeter::{self, GREETING, Greeter};
 use atoll_e2e::http::Client;
 use atoll_e2e::sandbox;
 use atoll_e2e::world::{FakeInternet, World, client};
@@ -16,49 +15,11 @@ const CLOSED: [&str; 5] =
     ["169.254.169.254", "10.0.0.5", "172.16.0.5", "192.168.1.5", "100.64.0.5"];
 const PORT: u16 = 8000;
 
-/// Answers on every address of the fake internet, on the given port, until it is dropped.
-struct Echo(Child);
-
-impl Echo {
-    fn start(internet: &FakeInternet, port: u16) -> Self {
-        let script = format!(
-            "import socketserver,sys
-class H(socketserver.BaseRequestHandler):
-    def handle(self): self.request.sendall(b'hello')
-class S(socketserver.ThreadingTCPServer): allow_reuse_address=True
-s=S(('0.0.0.0',{port}),H)
-print('up',flush=True)
-s.serve_forever()"
-        );
-        let mut command = internet.command("/usr/bin/python3");
-        let mut child = command
-            .args(["-c", &script])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the fake host starts");
-        let mut line = String::new();
-        let output = child.stdout.take().expect("it is piped");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)
-            .expect("the fake host says that it is up");
-        assert_eq!(line, "up\n");
-        Self(child)
-    }
-}
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        self.0.kill().and_then(|()| self.0.wait()).expect("the fake host ends");
-    }
-}
-
 /// Whether a TCP connection from inside the sandbox to `host` yields the greeting.
 fn reaches(client: &mut Client, id: &str, host: &str, port: u16) -> bool {
-    let script = format!(
-        "import socket; s=socket.create_connection((\"{host}\",{port}),timeout=2); print(s.recv(5).decode())"
-    );
-    let ran =
-        sandbox::run(client, id, &format!("/usr/bin/python3 -c '{script}'")).expect("it runs");
-    ran.stdout.contains("hello")
+    let command = format!("/usr/bin/python3 -c '{}'", greeter::visit(host, port));
+    let ran = sandbox::run(client, id, &command).expect("it runs");
+    ran.stdout.contains(GREETING)
 }
 
 #[test]
@@ -74,8 +35,8 @@ fn sandboxes_reach_the_internet_and_nothing_else() {
     .expect("a world");
     let server = world.serve().expect("a server");
     let mut client = client(&server);
-    let hosts = Echo::start(&internet, PORT);
-    let resolver = Echo::start(&internet, 53);
+    let hosts = Greeter::start(&internet, PORT).expect("fake hosts");
+    let resolver = Greeter::start(&internet, 53).expect("a fake resolver");
     let first = sandbox::create(&mut client, &json!({})).expect("a sandbox");
     let second = sandbox::create(&mut client, &json!({})).expect("a sandbox");
 
