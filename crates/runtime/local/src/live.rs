@@ -104,13 +104,23 @@ impl Live {
 
     /// How it ended, once it has.
     pub(crate) async fn exit(&self, oom_kills: u64) -> Exit {
-        let file = self.dir.join(files::EXIT);
-        let deadline = tokio::time::Instant::now() + LAST_WORDS_TIMEOUT;
-        while !file.exists() && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        exit_of(&self.dir, oom_kills)
+        last_words(&self.dir, oom_kills).await
     }
+}
+
+/// How the sandbox in `dir` ended: what its spawner writes down, or will in a moment.
+pub(crate) async fn last_words(dir: &Path, oom_kills: u64) -> Exit {
+    let file = dir.join(files::EXIT);
+    let writer = read_json::<Launched>(&dir.join(files::LAUNCHED)).map(|l| l.spawner);
+    let lives = writer.is_ok_and(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == b"spawner")
+    });
+    let deadline = tokio::time::Instant::now() + LAST_WORDS_TIMEOUT;
+    while lives && !file.exists() && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    exit_of(dir, oom_kills)
 }
 
 /// How the sandbox in `dir` ended, as far as was written down.

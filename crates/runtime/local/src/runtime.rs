@@ -108,7 +108,8 @@ impl Local {
             if !dir.join(files::LAUNCHED).exists() {
                 return Ok(Observed::Absent);
             }
-            return Ok(Observed::Exited(live::exit_of(&dir, 0)));
+            let oom_kills = self.cgroups.counted(id).oom_kills;
+            return Ok(Observed::Exited(live::last_words(&dir, oom_kills).await));
         };
         if live.has_ended() {
             return Ok(Observed::Exited(live.exit(self.cgroups.counted(id).oom_kills).await));
