@@ -135,7 +135,7 @@ impl Spawner {
 }
 
 /// Nobody listens there, or whoever did is just leaving.
-fn is_nobody(error: &io::Error) -> bool {
+pub(crate) fn is_nobody(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(
         error.kind(),

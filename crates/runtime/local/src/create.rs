@@ -9,6 +9,7 @@ use atoll_core::{Network, Observed, Resources, Sandbox, Source};
 use atoll_engine::seam::{Event, RuntimeError};
 use atoll_image::{Auth, Progress};
 
+use crate::client::is_nobody;
 use crate::files::{read_json, write_json};
 use crate::live::Live;
 use crate::plan::{self, Base, Plan};
@@ -80,7 +81,7 @@ impl Local {
             .map_err(|e| start_failure(&e))?;
         let patience = self.config.start_timeout;
         let launched =
-            self.spawner.launch(launch, patience).await.map_err(|e| start_failure(&e))?;
+            self.spawner.launch(launch, patience).await.map_err(|e| launch_failure(&e))?;
         launched.map_err(|message| start_failure(&io::Error::other(message)))?;
         let id = sandbox.id.as_str();
         let live = self.adopt(id).map_err(|e| start_failure(&e))?;
@@ -269,6 +270,18 @@ fn image_failure(error: &atoll_image::Error) -> RuntimeError {
             permanent("IMAGE_PULL_FAILED", "look at the server's log, then create again")
         }
     }
+}
+
+/// A spawner that died under the request is replaced, and the next attempt begins anew.
+fn launch_failure(error: &io::Error) -> RuntimeError {
+    if is_nobody(error) {
+        return RuntimeError::transient(
+            "SPAWNER_LOST",
+            &format!("the process that starts sandboxes ended: {error}"),
+            "it is started again, and so is the sandbox",
+        );
+    }
+    start_failure(error)
 }
 
 fn start_failure(error: &io::Error) -> RuntimeError {
