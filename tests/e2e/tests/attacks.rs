@@ -51,8 +51,11 @@ fn links_in_a_volume_lead_nowhere() {
     );
     let start = format!("nohup /usr/bin/python3 -c '{flip}' >/dev/null 2>&1 & echo on");
     sandbox::run(&mut client, &attacker, &start).expect("the flipping starts");
-    let mut mounted = 0;
-    for _ in 0..25 {
+    let (mut mounted, mut tries) = (0, 0);
+    let deadline = Instant::now() + Duration::from_secs(50);
+    // Many tries, and among them some that met the folder and not the link.
+    while (tries < 25 || mounted < 3) && Instant::now() < deadline {
+        tries += 1;
         let (status, made) = ask_for_volume(&mut client, Some("d"));
         if status != 202 {
             continue;
