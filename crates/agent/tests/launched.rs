@@ -194,13 +194,13 @@ fn many_commands_leave_nothing_open() {
     work(50);
     let before = look();
     work(250);
-    // Descriptors of the last commands may take a moment to go; a leak would be of hundreds.
+    // Descriptors of the last commands may take a moment to go.
     let deadline = Instant::now() + Duration::from_secs(30);
     let mut after = look();
     while after.0 > before.0 && Instant::now() < deadline {
         after = look();
     }
-    assert!(after.0 <= before.0 + 16, "descriptors: {before:?}, then {after:?}");
+    assert!(after.0 <= before.0, "descriptors: {before:?}, then {after:?}");
     assert!(after.1 <= before.1 + 2048, "memory: {before:?}, then {after:?}");
     assert!(after.2 <= before.2 + 4, "threads: {before:?}, then {after:?}");
     let zombies = "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l";
