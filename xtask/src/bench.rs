@@ -8,6 +8,7 @@ mod baseline;
 mod memory;
 mod report;
 mod series;
+mod warm;
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -78,7 +79,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     };
     let scratch = tempfile::Builder::new().prefix("bench-").tempdir_in(target())?;
     let mut runtimes = Runtimes::prepare(scratch.path())?;
-    let config = atoll::config(&baseline::layout(scratch.path()));
+    let layout = baseline::layout(scratch.path());
+    let config = atoll::config(&layout, &build::interpreter_folder()?);
     let server = Server::start(&programs, scratch.path(), &config)?;
     let mut atoll = Atoll::connect(&server, scratch.path())?;
     let result = measure(&plan, &mut runtimes, &mut atoll, &server);
@@ -107,6 +109,8 @@ fn measure(
     report.rows.extend(atoll.burst(plan.burst)?);
     println!("measuring beside a long command…");
     report.rows.extend(atoll.busy(plan.busy_calls)?);
+    println!("measuring warm pools, code and template builds…");
+    report.rows.extend(warm::measure(atoll.client(), runtimes, plan.rounds)?);
     println!("holding {} sandboxes…", plan.held);
     report.memory = Some(memory::measure(plan.held, atoll, server.pid())?);
     Ok(report)

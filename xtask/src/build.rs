@@ -1,5 +1,6 @@
 //! Building the two programs: `atoll`, and the static `atoll-agent` that runs inside sandboxes.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -26,6 +27,26 @@ pub(crate) fn for_tests() -> Result<Programs> {
     replace(&target().join("debug/atoll"), &programs.atoll)?;
     replace(&static_agent()?, &programs.agent)?;
     Ok(programs)
+}
+
+/// Where trees of the code interpreter are kept: a gigabyte from the registries, for every checkout
+/// and every server of this user. Private, since folders in it are open to all.
+pub(crate) fn interpreter_folder() -> Result<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    let folder = cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("atoll");
+    std::fs::create_dir_all(&folder).context("can't create the cache folder")?;
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+    Ok(folder.join("code-interpreter"))
+}
+
+/// The Python of the code interpreter's tree, built once for a recipe; real kernels are tested.
+pub(crate) fn interpreter_python() -> Result<PathBuf> {
+    let folder = interpreter_folder()?;
+    let mut build = cargo();
+    build.args(["run", "--quiet", "--package", "atoll-interpreter-image", "--"]).arg(folder);
+    let tree = output(&mut build).context("can't build the code interpreter's tree")?;
+    Ok(Path::new(tree.trim()).join("opt/code-interpreter/bin/python3"))
 }
 
 /// The agent must run in any image, so it is linked statically. Naming the target keeps the flag

@@ -1,62 +1,99 @@
-//! The published OpenSandbox packages against a server of our own: two tenants, a private
-//! registry on loopback, and a look at what is left behind.
+//! The published OpenSandbox and E2B packages against servers of our own: two tenants, warm
+//! pools, a private registry on loopback, and a look at what is left behind.
 
 mod registry;
 mod sdk;
+mod settings;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use atoll_e2e::http::Client;
 use atoll_e2e::leftovers;
+use atoll_e2e::programs::Programs;
 use atoll_e2e::server::Server;
+use serde_json::{Value, json};
 
 use crate::command::target;
 use crate::{build, packages};
 use registry::Registry;
+use settings::Keys;
 
-/// Runs both suites; the second also when the first fails.
+/// How long the code interpreter's packages may take to arrive, once for a machine.
+const INTERPRETER_PATIENCE: Duration = Duration::from_secs(900);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Runs every suite; later ones also when an earlier one fails.
 pub(crate) fn run() -> Result<()> {
     packages::ensure(packages::TEST)?;
     let programs = build::for_tests()?;
     let home = target().join("conformance");
     std::fs::create_dir_all(&home).context("can't create target/conformance")?;
-    let python = sdk::python(&home)?;
-    let node = sdk::node(&home)?;
+    let suites = sdk::install(&home)?;
     let scratch = tempfile::Builder::new().prefix("run-").tempdir_in(&home)?;
     let folder = scratch.path();
+    let result = in_folder(&programs, folder, &suites);
+    // What a failed run has left would outlive its folder.
+    leftovers::sweep(&folder.join("data"));
+    result
+}
+
+fn in_folder(programs: &Programs, folder: &Path, suites: &[sdk::Installed]) -> Result<()> {
     let registry = Registry::start(&folder.join("registry"))?;
     let volumes = folder.join("volumes");
-    std::fs::create_dir_all(&volumes).context("can't create the folder for host volumes")?;
-    let keys = [new_key()?, new_key()?];
-    let server = Server::start(&programs, folder, &config(&keys, &volumes))?;
-    let environment = [
-        ("ATOLL_URL", server.url()),
-        ("ATOLL_API_KEY", keys[0].clone()),
-        ("ATOLL_API_KEY_B", keys[1].clone()),
-        ("ATOLL_TEST_IMAGE", "base".to_owned()),
-        ("ATOLL_HOST_VOLUME_DIR", volumes.display().to_string()),
-        ("ATOLL_REGISTRY_IMAGE", registry.image()),
-        ("ATOLL_REGISTRY_USER", registry::USER.to_owned()),
-        ("ATOLL_REGISTRY_PASSWORD", registry::PASSWORD.to_owned()),
-    ];
+    let small_folder = folder.join("small");
+    for made in [&volumes, &small_folder] {
+        std::fs::create_dir_all(made).with_context(|| format!("can't make {}", made.display()))?;
+    }
+    let keys = Keys::new()?;
+    let interpreter = build::interpreter_folder()?;
+    let server = Server::start(programs, folder, &settings::main(&keys, &volumes, &interpreter))?;
+    let small = Server::start(programs, &small_folder, &settings::small(&keys))?;
+    wait_for_interpreter(&server, &keys.alpha)?;
+    let environment = settings::environment(&server, &small, &keys, &volumes, &registry);
     let mut failures = Vec::new();
     let mut note = |what: &str, result: Result<()>| {
         failures.extend(result.err().map(|error| format!("{what}: {error:#}")));
     };
-    note("Python packages", sdk::run_pytest(&python, &environment));
-    note("JavaScript package", sdk::run_node(&node, &environment));
-    for key in &keys {
+    for suite in suites {
+        note(suite.title, suite.run(&environment));
+    }
+    for key in [&keys.alpha, &keys.beta] {
         note("sandboxes left", no_sandboxes(&server, key));
     }
+    note("sandboxes left on the small server", no_sandboxes(&small, &keys.alpha));
     let tail = server.log_tail();
     note("stopping", server.stop());
+    note("stopping the small server", small.stop());
     note("left on the machine", leftovers::none(&folder.join("data")));
     if failures.is_empty() {
         return Ok(());
     }
     println!("\nthe server's last words:\n{tail}");
     bail!("{}", failures.join("; "))
+}
+
+/// The template is built in the background at the first start on a machine.
+fn wait_for_interpreter(server: &Server, key: &str) -> Result<()> {
+    let mut client = Client::new(server.address, &[("X-API-Key", key)]);
+    let wish = json!({ "templateID": "code-interpreter-v1", "timeout": 60 }).to_string();
+    let deadline = Instant::now() + INTERPRETER_PATIENCE;
+    println!("waiting for the template code-interpreter");
+    loop {
+        let path = "/v2/sandboxes";
+        let answer = client.send("POST", path, "application/json", wish.as_bytes())?;
+        if answer.status == 201 {
+            let made: Value = serde_json::from_slice(&answer.body).context("no JSON")?;
+            let id = made["sandboxID"].as_str().context("a sandbox without an id")?;
+            client.send("DELETE", &format!("/sandboxes/{id}"), "", &[])?;
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            bail!("there is no template code-interpreter: {}", answer.explain());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn no_sandboxes(server: &Server, key: &str) -> Result<()> {
@@ -73,43 +110,7 @@ fn no_sandboxes(server: &Server, key: &str) -> Result<()> {
     }
     // One that failed to start is kept by the server, and its client never learns its id.
     let left = items.iter().filter(|item| item["status"]["state"] != "Failed");
-    let left: Vec<String> = left.map(serde_json::Value::to_string).collect();
+    let left: Vec<String> = left.map(Value::to_string).collect();
     ensure!(left.is_empty(), "the suites did not remove {}", left.join(", "));
     Ok(())
-}
-
-fn config(keys: &[String; 2], volumes: &Path) -> String {
-    format!(
-        r#"
-[[tenants]]
-name = "alpha"
-keys = ["{}"]
-
-[[tenants]]
-name = "beta"
-keys = ["{}"]
-
-[limits]
-allow_no_expiry = true
-
-[runtime]
-allowed_host_paths = ["{}"]
-
-[runtime.network]
-uplink = "none"
-"#,
-        keys[0],
-        keys[1],
-        volumes.display()
-    )
-}
-
-/// A fresh key in the shape that every door takes.
-fn new_key() -> Result<String> {
-    use std::io::Read;
-    let mut random = [0_u8; 20];
-    let mut source = std::fs::File::open("/dev/urandom").context("can't open /dev/urandom")?;
-    source.read_exact(&mut random).context("can't read /dev/urandom")?;
-    let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("e2b_{hex}"))
 }

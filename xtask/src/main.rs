@@ -5,6 +5,7 @@ mod bench;
 mod build;
 mod command;
 mod conformance;
+mod fuzz;
 mod image;
 mod packages;
 mod rootfs;
@@ -21,7 +22,8 @@ cargo xtask <command>
 
   up [ARGS…]           build release binaries, install what is missing, run `atoll serve ARGS…`
   build                build target/release/atoll and the static target/release/atoll-agent
-  test [STAGE…]        run every check, or only: static, tidy, unit, e2e, conformance
+  test [STAGE…]        run every check, or only: static, tidy, unit, fuzz, e2e, conformance
+  fuzz TARGET [ARGS…]  fuzz the decoder `frames` or `paths` with libFuzzer until stopped
   tidy                 check the rules of the tree that the compiler can't
   bench [--quick] [--debug] [--json FILE]
                        measure against fork+exec, runc and crun; writes target/bench.json
@@ -49,6 +51,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "test" => test::run(rest),
         "tidy" => tidy::run(),
         "bench" => bench::run(rest),
+        "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(())

@@ -7,7 +7,8 @@ use crate::command::{find, is_root, program, run};
 /// A program and the Debian package that brings it.
 #[derive(Clone, Copy)]
 pub(crate) struct Need {
-    /// Name on PATH, or an absolute path when only that place counts.
+    /// Name on PATH, or an absolute path when only that place counts; or a Python and a module
+    /// that it must have, with a space between.
     pub program: &'static str,
     /// Debian package.
     pub package: &'static str,
@@ -17,19 +18,25 @@ const fn need(program: &'static str, package: &'static str) -> Need {
     Need { program, package }
 }
 
-/// What a server uses.
-pub(crate) const SERVE: &[Need] = &[need("nft", "nftables")];
+/// What a server uses; the last two for making the image `code-interpreter`.
+pub(crate) const SERVE: &[Need] = &[need("nft", "nftables"), need("npm", "npm"), PYTHON_VENV];
+
+const PYTHON_VENV: Need = need("/usr/bin/python3 ensurepip", "python3-venv");
 
 /// What the tests use besides. `/usr/bin` counts where the `base` image shows the host's `/usr`.
 pub(crate) const TEST: &[Need] = &[
     need("nft", "nftables"),
     need("runc", "runc"),
     need("crun", "crun"),
+    need("runsc", "runsc"),
     need("docker-registry", "docker-registry"),
     need("busybox", "busybox-static"),
     need("ip", "iproute2"),
     need("unshare", "util-linux"),
     need("tar", "tar"),
+    need("g++", "g++"),
+    need("npm", "npm"),
+    PYTHON_VENV,
     need("/usr/bin/bash", "bash"),
     need("/usr/bin/sudo", "sudo"),
     need("/usr/bin/curl", "curl"),
@@ -77,6 +84,11 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
 }
 
 fn is_present(program: &str) -> bool {
+    if let Some((python, module)) = program.split_once(' ') {
+        let mut import = std::process::Command::new(python);
+        import.args(["-c", &format!("import {module}")]).stderr(std::process::Stdio::null());
+        return import.status().is_ok_and(|status| status.success());
+    }
     if program.starts_with('/') {
         return std::path::Path::new(program).is_file();
     }

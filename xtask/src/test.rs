@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::command::{cargo, run as execute};
-use crate::{build, conformance, packages, tidy};
+use crate::{build, conformance, fuzz, packages, tidy};
 
 struct Stage {
     name: &'static str,
@@ -16,6 +16,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "static", run: static_checks },
     Stage { name: "tidy", run: tidy::run },
     Stage { name: "unit", run: unit },
+    Stage { name: "fuzz", run: fuzz::all_briefly },
     Stage { name: "e2e", run: e2e },
     Stage { name: "conformance", run: conformance::run },
 ];
@@ -77,5 +78,6 @@ fn cargo_test(selection: &[&str]) -> Result<()> {
     let programs = build::for_tests()?;
     let mut test = cargo();
     test.args(["test", "--locked"]).args(selection);
+    test.env("ATOLL_KERNEL_PYTHON", build::interpreter_python()?);
     execute(test.env("ATOLL_BIN", &programs.atoll).env("ATOLL_AGENT", &programs.agent))
 }

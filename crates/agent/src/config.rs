@@ -1,5 +1,8 @@
+//! What a launcher tells the agent.
+
+use crate::door::Port;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// What a launcher tells the agent about its sandbox; unknown members are ignored.
 #[derive(Debug, Default, Deserialize, PartialEq, Eq)]
@@ -9,6 +12,25 @@ pub(crate) struct Config {
     pub(crate) id: String,
     /// The program to run beside serving, with its arguments; empty for none.
     pub(crate) entrypoint: Vec<String>,
+    /// What the entrypoint and commands start from.
+    #[serde(flatten)]
+    pub(crate) defaults: Defaults,
+    /// What must succeed before the sandbox counts as up.
+    pub(crate) ready: Option<Check>,
+    /// It is made for stock: whatever takes long to start is started before anybody waits for it.
+    pub(crate) warm: bool,
+    /// Whoever says this may give the sandbox other defaults; nobody may when it is empty.
+    pub(crate) key: String,
+    /// A secret that every caller must present.
+    pub(crate) access_token: Option<String>,
+    /// Where to listen when the launcher can't hand a socket over.
+    pub(crate) door: Option<Port>,
+}
+
+/// What the entrypoint and commands start from. Given anew when somebody claims the sandbox.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub(crate) struct Defaults {
     /// The sandbox's variables.
     pub(crate) env: BTreeMap<String, String>,
     /// Where the entrypoint and commands start.
@@ -16,8 +38,29 @@ pub(crate) struct Config {
     /// Who the entrypoint runs as, and commands that name nobody: `name`, `uid`, `uid:gid` or
     /// `name:group`.
     pub(crate) user: Option<String>,
-    /// A secret that every caller must present.
-    pub(crate) access_token: Option<String>,
+    /// Somebody chose user and directory: make them where the image lacks them.
+    pub(crate) make: bool,
+}
+
+/// A command that is tried until it succeeds.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// For the shell.
+    pub(crate) command: String,
+    every_ms: u64,
+    within_ms: u64,
+}
+
+impl Check {
+    /// Wait between tries; never so short that trying is all the sandbox does.
+    pub(crate) fn every(&self) -> Duration {
+        Duration::from_millis(self.every_ms).max(Duration::from_millis(20))
+    }
+
+    /// Patience in all.
+    pub(crate) fn within(&self) -> Duration {
+        Duration::from_millis(self.within_ms)
+    }
 }
 
 #[cfg(test)]
@@ -30,8 +73,8 @@ mod tests {
             "cwd":null,"user":null,"later":{"x":1}}"#;
         let config: Config = serde_json::from_str(text).unwrap();
         assert_eq!(config.entrypoint, ["tail", "-f", "/dev/null"]);
-        assert_eq!(config.env["A"], "b");
-        assert_eq!((config.cwd, config.user), (None, None));
+        assert_eq!(config.defaults.env["A"], "b");
+        assert_eq!((config.defaults.cwd, config.defaults.user), (None, None));
         assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
     }
 }

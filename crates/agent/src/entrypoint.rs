@@ -5,7 +5,7 @@ use atoll_guest::{
     ring::Ring,
 };
 use std::{
-    io, os::fd::OwnedFd, os::unix::process::ExitStatusExt, process::ExitStatus, sync::Arc,
+    fs, io, os::fd::OwnedFd, os::unix::process::ExitStatusExt, process::ExitStatus, sync::Arc,
     time::Duration,
 };
 use tokio::{net::unix::pipe::Receiver, task::JoinHandle, time::timeout};
@@ -13,6 +13,8 @@ use tokio::{net::unix::pipe::Receiver, task::JoinHandle, time::timeout};
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 const READ_BYTES: usize = 16 * 1024;
+/// Less than commands have: those are killed first when the sandbox runs out of memory.
+const OOM_SCORE_ADJUST: &str = "250";
 /// How long the log may still be fed after the entrypoint ended.
 const DRAIN_GRACE: Duration = Duration::from_millis(100);
 
@@ -38,6 +40,8 @@ impl Entrypoint {
         let cwd = guest.environment().cwd().to_owned();
         let launch = Launch { argv, env, cwd, identity, wiring: Wiring::Merged };
         let spawned = launch.spawn(reaper).map_err(|error| refusal(&error))?;
+        // Its end is the sandbox's.
+        fs::write(format!("/proc/{}/oom_score_adj", spawned.pid), OOM_SCORE_ADJUST).ok();
         let pump = tokio::spawn(pump(spawned.stdout, log));
         Ok(Self { pid: spawned.pid, exit: spawned.exit, pump })
     }

@@ -1,16 +1,27 @@
-//! Serving for development, without being anybody's first process.
+//! What is served, and serving for development, without being anybody's first process.
 
 use crate::logs;
 use anyhow::{Context, Result};
-use atoll_guest::{Guest, Options, Role};
+use atoll_guest::{Guest, Options, Role, ring::Ring};
 use axum::{Router, serve::ListenerExt};
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 use tokio::net::{TcpListener, UnixListener};
+
+/// Everything that is served, however the agent was started.
+pub(crate) fn routes(guest: &Arc<Guest>, log: &Arc<Ring>) -> Router {
+    if guest.kernels().are_installed() {
+        tokio::spawn(atoll_opensandbox::guest::stand_in_for_jupyter());
+    }
+    atoll_opensandbox::guest::router(Arc::clone(guest))
+        .merge(logs::router(Arc::clone(log)))
+        .nest_service("/envd", atoll_e2b::guest::router(Arc::clone(guest)))
+        .nest_service("/code-interpreter", atoll_e2b::interpreter::router(Arc::clone(guest)))
+}
 
 fn app() -> Result<Router> {
     let options = Options { env: std::env::vars().collect(), ..Options::default() };
     let guest = Guest::new(Role::Guest, options)?;
-    Ok(atoll_opensandbox::guest::router(guest).merge(logs::router(logs::open(None)?)))
+    Ok(routes(&guest, &logs::open(None)?))
 }
 
 fn announce(place: &str) -> Result<()> {

@@ -52,11 +52,15 @@ impl Launched {
     }
 
     fn call(&self, request: &str, body: &str) -> String {
+        self.call_with(request, "", body)
+    }
+
+    fn call_with(&self, request: &str, headers: &str, body: &str) -> String {
         let mut stream = UnixStream::connect(self.path("socket")).expect("the socket listens");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
         let length = body.len();
         let head = format!(
-            "{request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}"
+            "{request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}{headers}"
         );
         stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).expect("writable");
         let mut answer = Vec::new();
@@ -209,4 +213,77 @@ fn many_commands_leave_nothing_open() {
     assert!(seen.contains("runs 300"), "{seen}");
     let closed = launched.call(&format!("DELETE /session/{}", &id[..32]), "");
     assert!(closed.starts_with("HTTP/1.1 200"), "{closed}");
+}
+
+#[test]
+fn a_claim_gives_other_defaults_to_whoever_has_the_key() {
+    let config = r#"{"id":"s","entrypoint":["sleep","1000"],"key":"k1",
+        "env":{"A":"1","EXECD_ENVS":"/tmp/.atoll-test-none"},"cwd":"/usr"}"#;
+    let launched = launch(config, false);
+    assert!(launched.call("GET /atoll/up", "").starts_with("HTTP/1.1 200"));
+    let body = r#"{"env":{"B":"2","EXECD_ENVS":"/tmp/.atoll-test-none"},"cwd":"/tmp","user":null}"#;
+    let look = "echo [$A$B]; pwd";
+    for stranger in ["", "\r\natoll-key: k2", "\r\natoll-key: k"] {
+        let answer = launched.call_with("POST /atoll/configure", stranger, body);
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+    let seen = launched.run(look);
+    assert!(seen.contains("[1]") && seen.contains("/usr"), "{seen}");
+    for _ in 0..2 {
+        let answer = launched.call_with("POST /atoll/configure", "\r\natoll-key: k1", body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let seen = launched.run(look);
+        assert!(seen.contains("[2]") && seen.contains("/tmp") && !seen.contains("/usr"), "{seen}");
+    }
+    assert!(launched.call("GET /atoll/untouched", "").starts_with("HTTP/1.1 200"));
+    let claim = "\r\natoll-key: k1\r\natoll-claim: 1";
+    assert!(launched.call_with("POST /atoll/configure", claim, body).starts_with("HTTP/1.1 200"));
+    assert!(launched.call("GET /atoll/untouched", "").starts_with("HTTP/1.1 409"));
+    let broken = launched.call_with("POST /atoll/configure", "\r\natoll-key: k1", "{");
+    assert!(broken.starts_with("HTTP/1.1 400"), "{broken}");
+    let unknown = launched.call_with(
+        "POST /atoll/configure",
+        "\r\natoll-key: k1",
+        r#"{"user":"no-such-user"}"#,
+    );
+    assert!(unknown.starts_with("HTTP/1.1 422") && unknown.contains("no-such-user"), "{unknown}");
+    assert!(launched.run(look).contains("[2]"), "what was refused changed nothing");
+}
+
+#[test]
+fn without_a_key_nobody_gives_defaults() {
+    let config = r#"{"id":"s","env":{"EXECD_ENVS":"/tmp/.atoll-test-none"}}"#;
+    let launched = launch(config, false);
+    let answer = launched.call_with("POST /atoll/configure", "\r\natoll-key: ", "{}");
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}
+
+#[test]
+fn it_is_up_when_its_check_succeeds() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let config = format!(
+        r#"{{"entrypoint":["sh","-c","echo up > {0}; exec sleep 1000"],
+            "env":{{"EXECD_ENVS":"/tmp/.atoll-test-none"}},
+            "ready":{{"command":"grep up {0}","every_ms":20,"within_ms":20000}}}}"#,
+        file.path().display()
+    );
+    let launched = launch(&config, false);
+    let up = launched.call("GET /atoll/up", "");
+    assert!(up.starts_with("HTTP/1.1 200"), "{up}");
+    assert_eq!(fs::read_to_string(file.path()).expect("readable"), "up\n");
+}
+
+#[test]
+fn a_check_that_never_succeeds_is_told_with_its_last_words() {
+    let config = r#"{"entrypoint":["sleep","1000"],"env":{"EXECD_ENVS":"/tmp/.atoll-test-none"},
+        "ready":{"command":"echo not yet; exit 4","every_ms":20,"within_ms":200}}"#;
+    let launched = launch(config, false);
+    let up = launched.call("GET /atoll/up", "");
+    assert!(up.starts_with("HTTP/1.1 503"), "{up}");
+    assert!(up.contains("ended with code 4 and said: not yet"), "{up}");
+    assert!(launched.call("GET /ping", "").starts_with("HTTP/1.1 200"), "the agent itself is up");
+    let hangs = r#"{"entrypoint":["sleep","1000"],"env":{"EXECD_ENVS":"/tmp/.atoll-test-none"},
+        "ready":{"command":"echo stuck; sleep 1000","every_ms":20,"within_ms":300}}"#;
+    let up = launch(hangs, false).call("GET /atoll/up", "");
+    assert!(up.starts_with("HTTP/1.1 503") && up.contains("stuck"), "{up}");
 }

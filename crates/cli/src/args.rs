@@ -99,6 +99,32 @@ pub(crate) enum Verb {
     Resume(Ids),
     /// Remove sandboxes.
     Rm(Ids),
+    /// Warm pools: sandboxes made before anybody asks.
+    #[command(subcommand)]
+    Pool(PoolVerb),
+}
+
+/// What can be done with warm pools; needs a key of the operator's tenant.
+#[derive(Subcommand)]
+pub(crate) enum PoolVerb {
+    /// Declare a pool or change it; it is filled at once.
+    Set {
+        /// Its name; creations may ask for it.
+        name: String,
+        /// What its sandboxes are made from; the template of the pool's own name when absent.
+        #[arg(long)]
+        template: Option<String>,
+        /// Sandboxes to keep ready; 0 empties it.
+        #[arg(long)]
+        size: u64,
+    },
+    /// List pools and how they do.
+    Ls,
+    /// Forget a pool and remove its sandboxes.
+    Rm {
+        /// The pool.
+        name: String,
+    },
 }
 
 /// One or more sandboxes.

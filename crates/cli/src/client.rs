@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(crate) use command::{Command, Outcome, Output};
-pub(crate) use wire::{Detail, NewSandbox, Sandbox};
-use wire::{Endpoint, Page, Refusal};
+pub(crate) use wire::{Detail, NewSandbox, PoolRow, Sandbox};
+use wire::{Endpoint, Page, PoolPage, Refusal};
 
 use crate::error::Error;
 
@@ -28,6 +28,7 @@ const BODY_BYTES_MAX: usize = 32 << 20;
 /// The server's own limits.
 const LOG_BYTES_MAX: usize = 4 << 20;
 const PAGE_SIZE: usize = 200;
+const POOLS: &str = "/atoll/v1/pools";
 
 /// Speaks to one server as one tenant.
 pub(crate) struct Client {
@@ -122,6 +123,32 @@ impl Client {
         read_bounded(response).await.map_err(|_| Error::CutOff)
     }
 
+    /// Declares or changes a warm pool; answers with it.
+    pub(crate) async fn set_pool(
+        &self,
+        name: &str,
+        template: &str,
+        size: u64,
+    ) -> Result<Value, Error> {
+        let path = pool_path(name)?;
+        let body = serde_json::json!({"template": template, "size": size});
+        let request = self.request(Method::PUT, &path).json(&body);
+        self.read(request, &format!("PUT {path}")).await
+    }
+
+    /// All warm pools.
+    pub(crate) async fn pools(&self) -> Result<Vec<Value>, Error> {
+        let request = self.request(Method::GET, POOLS);
+        let page: PoolPage = self.read(request, &format!("GET {POOLS}")).await?;
+        Ok(page.pools)
+    }
+
+    /// Forgets a warm pool.
+    pub(crate) async fn remove_pool(&self, name: &str) -> Result<(), Error> {
+        let path = pool_path(name)?;
+        self.send(self.request(Method::DELETE, &path)).await.map(|_| ())
+    }
+
     /// The base URL of a sandbox's agent, through the server.
     async fn agent(&self, id: &str) -> Result<String, Error> {
         let path = sandbox_path(id, &format!("/endpoints/{AGENT_PORT}?use_server_proxy=true"))?;
@@ -167,6 +194,15 @@ impl Client {
         let body = read_bounded(response).await.map_err(|error| garbled(error.to_string()))?;
         serde_json::from_slice(&body).map_err(|error| garbled(error.to_string()))
     }
+}
+
+/// The path of one pool. A name that is none must not become another path.
+fn pool_path(name: &str) -> Result<String, Error> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if name.bytes().all(plain) && name.bytes().any(|b| b != b'.') {
+        return Ok(format!("{POOLS}/{name}"));
+    }
+    Err(Error::Usage(format!("{name:?} is not the name of a pool; use a-z, 0-9, '-', '_' and '.'")))
 }
 
 /// The path of one sandbox. An id that is none must not become another path.

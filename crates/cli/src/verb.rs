@@ -8,6 +8,7 @@ mod list;
 mod logs;
 mod many;
 mod pairs;
+mod pool;
 mod run;
 
 use std::process::ExitCode;
@@ -36,5 +37,6 @@ pub(crate) async fn run(
         Verb::Pause(ids) => many::change(&client, &ids.ids, "pause").await,
         Verb::Resume(ids) => many::change(&client, &ids.ids, "resume").await,
         Verb::Rm(ids) => many::remove(&client, &ids.ids).await,
+        Verb::Pool(verb) => pool::run(&client, verb, output).await,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use atoll_core::{Expiry, Phase, SandboxId, SandboxSpec};
+use atoll_core::{Expiry, Phase, SandboxId, SandboxSpec, Timestamp};
 
 /// A sandbox to make.
 #[derive(Clone, Debug)]
@@ -14,6 +14,33 @@ pub struct Create {
     pub lifetime: Option<Duration>,
     /// What happens then.
     pub on_expiry: Expiry,
+    /// Whether and how it may be taken from a warm pool.
+    pub claim: Claim,
+}
+
+impl Create {
+    /// A sandbox that lives until it is removed, from stock when there is some.
+    pub fn new(spec: SandboxSpec) -> Self {
+        Self { spec, lifetime: None, on_expiry: Expiry::Kill, claim: Claim::default() }
+    }
+}
+
+/// How a new sandbox may come from a warm pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Take it from this pool, even when its image or mounts must then be replaced in place.
+    /// `None`: from any pool whose stock is just what is wanted.
+    pub pool: Option<String>,
+    /// Make it from nothing when there is no stock; otherwise wait for stock.
+    pub create_on_no_stock: bool,
+    /// How long to wait for stock.
+    pub patience: Duration,
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Self { pool: None, create_on_no_stock: true, patience: Duration::from_secs(60) }
+    }
 }
 
 /// Which sandboxes to list. Empty lists match everything.
@@ -23,6 +50,12 @@ pub struct Filter {
     pub phases: Vec<Phase>,
     /// All of these labels.
     pub metadata: BTreeMap<String, String>,
+    /// Made from the template with this id or name.
+    pub template: Option<String>,
+    /// Created at this time or later.
+    pub created_from: Option<Timestamp>,
+    /// Oldest first instead of newest first.
+    pub oldest_first: bool,
 }
 
 /// Which snapshots to list.

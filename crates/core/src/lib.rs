@@ -17,12 +17,14 @@ pub mod timeline;
 pub use diagnostic::Diagnostic;
 pub use error::{Error, ErrorKind, Result};
 pub use id::{SandboxId, SnapshotId, TenantId};
-pub use lifecycle::{Action, Deadline, Desired, Exit, Expiry, Lifecycle, Observed, Phase, Wish};
+pub use lifecycle::{
+    Action, Deadline, Desired, Exit, Expiry, Keep, Lifecycle, Observed, Phase, Wish,
+};
 pub use sandbox::Sandbox;
 pub use snapshot::{Snapshot, SnapshotState};
 pub use spec::{
-    ImageSource, Isolation, Mount, MountSource, Network, Platform, RegistryAuth, Resources,
-    SandboxSpec, Source,
+    GuestDefaults, ImageSource, Isolation, Mount, MountSource, Network, Platform, ReadyCheck,
+    RegistryAuth, Resources, SandboxSpec, Source, TemplateOrigin,
 };
 pub use time::Timestamp;
 pub use timeline::{Entry, Timeline};

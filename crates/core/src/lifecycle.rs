@@ -78,11 +78,21 @@ impl Phase {
     ];
 }
 
+/// What a pause keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Keep {
+    /// Files and memory: processes stand still and go on later.
+    #[default]
+    Memory,
+    /// Files only: processes end, and the sandbox starts anew when it is resumed.
+    Files,
+}
+
 /// What a user asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wish {
     /// Freeze it.
-    Pause,
+    Pause(Keep),
     /// Thaw it.
     Resume,
     /// Remove it.
@@ -131,8 +141,8 @@ pub struct Exit {
 pub enum Expiry {
     /// Remove the sandbox.
     Kill,
-    /// Freeze it and keep it.
-    Pause,
+    /// Pause it.
+    Pause(Keep),
 }
 
 /// When the time is up and what happens then.
@@ -162,10 +172,14 @@ pub struct Failure {
 pub struct Lifecycle {
     desired: Desired,
     phase: Phase,
+    /// What the present or next pause keeps.
+    keep: Keep,
     /// The runtime may hold something for this sandbox.
     holds: bool,
     generation: u64,
     deadline: Option<Deadline>,
+    /// What its last deadline said would happen; kept when the deadline has passed or is cleared.
+    expiry: Option<Expiry>,
     changed_at: Timestamp,
     /// Failed tries of the present action in a row.
     attempts: u32,
@@ -180,9 +194,11 @@ pub struct Lifecycle {
 pub struct Parts {
     pub desired: Desired,
     pub phase: Phase,
+    pub keep: Keep,
     pub holds: bool,
     pub generation: u64,
     pub deadline: Option<Deadline>,
+    pub expiry: Option<Expiry>,
     pub changed_at: Timestamp,
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
@@ -196,9 +212,11 @@ impl Lifecycle {
         let mut life = Self {
             desired: Desired::Running,
             phase: Phase::Queued,
+            keep: Keep::Memory,
             holds: false,
             generation: 1,
             deadline,
+            expiry: deadline.map(|deadline| deadline.then),
             changed_at: now,
             attempts: 0,
             retry_at: None,
@@ -219,6 +237,11 @@ impl Lifecycle {
         self.phase
     }
 
+    /// What the present or next pause keeps.
+    pub fn keep(&self) -> Keep {
+        self.keep
+    }
+
     /// Counts every change of this record.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -227,6 +250,12 @@ impl Lifecycle {
     /// When its time is up.
     pub fn deadline(&self) -> Option<Deadline> {
         self.deadline
+    }
+
+    /// What its last deadline said would happen, also after that has passed or was cleared; `None`
+    /// for a sandbox that never had one.
+    pub fn expiry(&self) -> Option<Expiry> {
+        self.expiry
     }
 
     /// When the phase last changed.
@@ -261,13 +290,14 @@ impl Lifecycle {
     pub fn request(&mut self, wish: Wish, now: Timestamp) -> Result<()> {
         match (wish, self.phase) {
             (Wish::Kill, _) => self.end(now, "removal requested"),
-            (Wish::Pause, Phase::Running) if self.desired == Desired::Running => {
+            (Wish::Pause(keep), Phase::Running) if self.desired == Desired::Running => {
+                self.keep = keep;
                 self.wish(Desired::Paused, now);
             }
             (Wish::Resume, Phase::Paused) if self.desired == Desired::Paused => {
                 self.wish(Desired::Running, now);
             }
-            (Wish::Pause | Wish::Resume, _) => return Err(self.rejected(wish)),
+            (Wish::Pause(_) | Wish::Resume, _) => return Err(self.rejected(wish)),
         }
         Ok(())
     }
@@ -275,7 +305,33 @@ impl Lifecycle {
     /// Moves or clears the deadline.
     pub fn set_deadline(&mut self, deadline: Option<Deadline>) {
         self.deadline = deadline;
+        self.expiry = deadline.map(|deadline| deadline.then).or(self.expiry);
         self.generation += 1;
+    }
+
+    /// Moves the deadline to `deadline` if that is later; what has none keeps none.
+    pub fn extend(&mut self, deadline: Deadline) {
+        if self.deadline.is_some_and(|present| present.at < deadline.at) {
+            self.set_deadline(Some(deadline));
+        }
+    }
+
+    /// Somebody needs it: what is paused is resumed, and lives until `until` at least. What its
+    /// deadline said would happen then happens then, also when that deadline has passed.
+    ///
+    /// # Errors
+    /// `Conflict` when it is neither running nor paused.
+    pub fn wake(&mut self, until: Timestamp, now: Timestamp) -> Result<()> {
+        match (self.desired, self.phase) {
+            (Desired::Running, Phase::Running | Phase::Resuming) => return Ok(()),
+            (Desired::Paused, Phase::Paused) => self.wish(Desired::Running, now),
+            _ => return Err(self.rejected(Wish::Resume)),
+        }
+        let later = self.deadline.is_none_or(|present| present.at < until);
+        if let Some(then) = self.expiry.filter(|_| later) {
+            self.set_deadline(Some(Deadline { at: until, then }));
+        }
+        Ok(())
     }
 
     /// Says something about the present phase in the story, such as the progress of a pull.
@@ -291,10 +347,16 @@ impl Lifecycle {
         }
         self.deadline = None;
         match (deadline.then, self.phase) {
-            (Expiry::Kill, _) | (Expiry::Pause, Phase::Failed | Phase::Ended) => {
+            (Expiry::Kill, _) | (Expiry::Pause(_), Phase::Failed | Phase::Ended) => {
                 self.end(now, "time is up");
             }
-            (Expiry::Pause, _) => self.wish(Desired::Paused, now),
+            (Expiry::Pause(keep), phase) => {
+                // What is paused or being paused already stays as it is.
+                if !matches!(phase, Phase::Pausing | Phase::Paused) {
+                    self.keep = keep;
+                }
+                self.wish(Desired::Paused, now);
+            }
         }
         true
     }
@@ -325,7 +387,7 @@ impl Lifecycle {
 
     fn rejected(&self, wish: Wish) -> Error {
         let (verb, needed) = match wish {
-            Wish::Pause => ("paused", "running"),
+            Wish::Pause(_) => ("paused", "running"),
             Wish::Resume => ("resumed", "paused"),
             Wish::Kill => ("killed", "there"),
         };

@@ -18,6 +18,8 @@ pub struct Sandbox {
     pub created_at: Timestamp,
     /// Unguessable word that opens this sandbox's ports to whoever holds it.
     pub access_token: String,
+    /// The pool whose stock it is, until somebody claims it.
+    pub stock_of: Option<String>,
     /// Where it stands.
     pub life: Lifecycle,
 }

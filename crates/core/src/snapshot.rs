@@ -14,6 +14,8 @@ pub struct Snapshot {
     pub sandbox: SandboxId,
     /// A name given by the user.
     pub name: Option<String>,
+    /// Made only to copy its sandbox: never shown, and removed when nothing uses it any more.
+    pub hidden: bool,
     /// Where it stands.
     pub state: SnapshotState,
     /// When the state last changed.

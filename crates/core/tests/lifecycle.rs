@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use atoll_core::lifecycle::{ATTEMPTS_MAX, Failure};
 use atoll_core::{
-    Action, Deadline, Desired, Diagnostic, Exit, Expiry, Lifecycle, Observed, Phase, Timestamp,
-    Wish,
+    Action, Deadline, Desired, Diagnostic, Exit, Expiry, Keep, Lifecycle, Observed, Phase,
+    Timestamp, Wish,
 };
 use proptest::prelude::*;
 
@@ -27,8 +27,13 @@ enum Happening {
     Noted,
 }
 
+fn keep() -> impl Strategy<Value = Keep> {
+    prop_oneof![Just(Keep::Memory), Just(Keep::Files)]
+}
+
 fn wish() -> impl Strategy<Value = Wish> {
-    prop_oneof![Just(Wish::Pause), Just(Wish::Resume), Just(Wish::Kill)]
+    let pause = keep().prop_map(Wish::Pause);
+    prop_oneof![pause, Just(Wish::Resume), Just(Wish::Kill)]
 }
 
 fn seen() -> impl Strategy<Value = Observed> {
@@ -39,7 +44,7 @@ fn seen() -> impl Strategy<Value = Observed> {
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
-    let expiry = prop_oneof![Just(Expiry::Kill), Just(Expiry::Pause)];
+    let expiry = prop_oneof![Just(Expiry::Kill), keep().prop_map(Expiry::Pause)];
     prop_oneof![
         2 => wish().prop_map(Happening::Wished),
         2 => seen().prop_map(Happening::Saw),
@@ -170,7 +175,7 @@ proptest! {
     fn killing_always_wins(story in story()) {
         let (mut life, now) = live(&story);
         life.request(Wish::Kill, now).unwrap();
-        prop_assert!(life.request(Wish::Pause, now).is_err());
+        prop_assert!(life.request(Wish::Pause(Keep::Memory), now).is_err());
         prop_assert!(life.request(Wish::Resume, now).is_err());
         settle(&mut life, now);
         prop_assert!(life.is_over(), "{life:?}");

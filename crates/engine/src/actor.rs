@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use atoll_control::{Claim, Pool, PoolStatus};
 use atoll_core::{
     RegistryAuth, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId, Timestamp,
 };
@@ -13,25 +14,37 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::EngineConfig;
 use crate::counters::Counters;
+use crate::interest::Seat;
 use crate::seam::{Clock, Event, Runtime, Store};
 use crate::view::View;
 
 mod advance;
+mod claim;
 mod commit;
 mod edit;
+mod fork;
 mod jobs;
 mod lanes;
 mod ledger;
 mod look;
+mod pools;
 mod record;
 mod recover;
 mod snapshots;
+mod stock;
+mod waiters;
 
+use claim::Order;
 pub(crate) use edit::Edit;
+use fork::Fork;
+pub(crate) use fork::ForkRequest;
 use jobs::{Done, Jobs};
 use lanes::Lanes;
 use ledger::Ledger;
+use pools::PoolRecord;
 use record::{Record, SnapshotRecord};
+pub(crate) use stock::stock_tenant;
+use waiters::Waiters;
 
 /// Inputs taken at once before the next commit begins: what arrives together is written together.
 const INPUTS_AT_ONCE: usize = 256;
@@ -44,6 +57,8 @@ pub(crate) enum Request {
     Create {
         sandbox: Box<Sandbox>,
         auth: Option<RegistryAuth>,
+        claim: Claim,
+        seat: Seat,
         reply: Reply<Arc<Sandbox>>,
     },
     Edit {
@@ -61,7 +76,15 @@ pub(crate) enum Request {
         id: SnapshotId,
         reply: Reply<Arc<Snapshot>>,
     },
-    /// Answered once nothing is being removed.
+    Fork(Box<ForkRequest>),
+    /// Declares a pool, or forgets it.
+    SetPool {
+        name: String,
+        pool: Option<Box<Pool>>,
+        reply: Reply<()>,
+    },
+    Pools(Reply<Vec<PoolStatus>>),
+    /// No more stock is made, what there is of it goes; answered once nothing is being removed.
     Removals(oneshot::Sender<()>),
     Shutdown(oneshot::Sender<()>),
 }
@@ -76,6 +99,16 @@ pub(crate) struct Actor {
     counters: Arc<Counters>,
     sandboxes: BTreeMap<SandboxId, Record>,
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
+    pools: BTreeMap<String, PoolRecord>,
+    /// Forks whose files are being kept.
+    forks: BTreeMap<SnapshotId, Fork>,
+    waiters: Waiters,
+    /// Stock changed: pools may have to be filled or emptied.
+    tend: bool,
+    /// A hidden snapshot may have lost its last user.
+    sweep: bool,
+    /// Sandboxes whose callers went away before they had them.
+    abandoned: mpsc::UnboundedReceiver<SandboxId>,
     /// When to look at which sandbox again: deadlines and retries.
     timers: BTreeSet<(Timestamp, SandboxId)>,
     /// Sandboxes that count against the quota.
@@ -90,6 +123,8 @@ pub(crate) struct Actor {
     looking: bool,
     clock_seen: Timestamp,
     stopping: Option<Vec<oneshot::Sender<()>>>,
+    /// The server is about to stop for good: stock is not kept any more.
+    closing: bool,
     /// Who waits until nothing is being removed.
     awaiting_removals: Vec<oneshot::Sender<()>>,
 }
@@ -99,6 +134,8 @@ enum Input {
     Time,
     Look,
     StoreAgain,
+    Impatient,
+    Abandoned(SandboxId),
     Request(Option<Request>),
     Event(Event),
 }
@@ -111,9 +148,10 @@ impl Actor {
         clock: Arc<dyn Clock>,
         view: Arc<View>,
         counters: Arc<Counters>,
+        abandoned: mpsc::UnboundedReceiver<SandboxId>,
     ) -> Self {
         Self {
-            lanes: Lanes::new(config.actions_at_once),
+            lanes: Lanes::new(config.actions_at_once, config.stock_at_once),
             clock_seen: clock.now(),
             config,
             runtime,
@@ -123,6 +161,12 @@ impl Actor {
             counters,
             sandboxes: BTreeMap::new(),
             snapshots: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            forks: BTreeMap::new(),
+            waiters: Waiters::default(),
+            tend: false,
+            sweep: false,
+            abandoned,
             timers: BTreeSet::new(),
             living: HashMap::new(),
             ledger: Ledger::default(),
@@ -131,6 +175,7 @@ impl Actor {
             epoch: 0,
             looking: false,
             stopping: None,
+            closing: false,
             awaiting_removals: Vec::new(),
         }
     }
@@ -142,6 +187,8 @@ impl Actor {
         let first = tokio::time::Instant::now() + self.config.look_every;
         let mut ticks = tokio::time::interval_at(first, self.config.look_every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // Without handles there is nothing to receive; asking again would only spin.
+        let mut has_handles = true;
         loop {
             self.pump();
             if self.is_stopped() {
@@ -154,9 +201,12 @@ impl Actor {
                 () = wake(self.clock.as_ref(), timer) => Input::Time,
                 _ = ticks.tick() => Input::Look,
                 () = self.ledger.pause_over() => Input::StoreAgain,
-                request = requests.recv() => Input::Request(request),
+                () = due(self.waiters.next_due()) => Input::Impatient,
+                Some(id) = self.abandoned.recv() => Input::Abandoned(id),
+                request = requests.recv(), if has_handles => Input::Request(request),
                 Some(event) = next_event(&mut events) => Input::Event(event),
             };
+            has_handles &= !matches!(input, Input::Request(None));
             self.take(input);
             for _ in 0..INPUTS_AT_ONCE {
                 // One of each in turn, so that a flood of one kind can't starve the other.
@@ -179,6 +229,13 @@ impl Actor {
             Input::Time => self.time_passed(),
             Input::Look => self.look(),
             Input::StoreAgain => self.ledger.pause_is_over(),
+            Input::Impatient => self.dismiss_waiters(),
+            Input::Abandoned(id) => {
+                if let Some(record) = self.sandboxes.get_mut(&id) {
+                    record.abandoned = true;
+                    self.advance(&id);
+                }
+            }
             Input::Request(Some(Request::Shutdown(reply))) => {
                 self.stopping.get_or_insert_default().push(reply);
             }
@@ -211,22 +268,39 @@ impl Actor {
             return;
         }
         match request {
-            Request::Create { sandbox, auth, reply } => self.create(*sandbox, auth, reply),
+            Request::Create { sandbox, auth, claim, seat, reply } => {
+                self.create(Order { sandbox, auth, seat, reply }, claim);
+            }
             Request::Edit { id, edit, reply } => self.edit(&id, edit, Some(reply)),
             Request::Keep { id, snapshot, name, reply } => self.keep(&id, snapshot, name, reply),
             Request::DeleteSnapshot { id, reply } => self.delete_snapshot(&id, reply),
-            Request::Removals(reply) => self.awaiting_removals.push(reply),
+            Request::Fork(request) => self.fork(*request),
+            Request::SetPool { name, pool, reply } => self.set_pool(name, pool, reply),
+            Request::Pools(reply) => {
+                let _caller_gone = reply.send(Ok(self.pool_statuses()));
+            }
+            Request::Removals(reply) => {
+                (self.closing, self.tend) = (true, true);
+                self.awaiting_removals.push(reply);
+            }
             Request::Shutdown(_) => unreachable!("taken before"),
         }
     }
 
     /// Begins what there is room for.
     fn pump(&mut self) {
+        self.serve_waiters();
+        self.tend_stock();
+        self.sweep_snapshots();
         while let Some(id) = self.lanes.next() {
             self.advance(&id);
         }
         self.commit();
-        if !self.awaiting_removals.is_empty() && !self.sandboxes.values().any(Record::is_leaving) {
+        let is_clear = || {
+            self.pools.values().all(|pool| pool.stock.is_empty())
+                && !self.sandboxes.values().any(Record::is_leaving)
+        };
+        if !self.awaiting_removals.is_empty() && is_clear() {
             for reply in self.awaiting_removals.drain(..) {
                 let _caller_gone = reply.send(());
             }
@@ -245,6 +319,13 @@ impl Actor {
 async fn wake(clock: &dyn Clock, at: Option<Timestamp>) {
     match at {
         Some(at) => clock.sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn due(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub struct EngineConfig {
     /// Creations and snapshots at once; as many pauses, resumes and removals go beside them.
     pub actions_at_once: usize,
+    /// Sandboxes made for warm pools at once, beside those that somebody waits for.
+    pub stock_at_once: usize,
     /// Sandboxes one tenant may have.
     pub sandboxes_per_tenant_max: usize,
     /// Snapshots one tenant may have.
@@ -23,6 +25,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             actions_at_once: 32,
+            stock_at_once: 4,
             sandboxes_per_tenant_max: 1000,
             snapshots_per_tenant_max: 200,
             look_every: Duration::from_secs(10),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use atoll_core::{Error, Result};
+use atoll_core::{Error, Result, SandboxId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, Reply, Request};
@@ -12,6 +12,11 @@ use crate::seam::{Clock, Runtime, Store};
 use crate::view::View;
 
 mod control;
+mod pools;
+mod reach;
+mod sampler;
+
+use sampler::Sampler;
 
 /// Requests that may wait for the actor before callers wait to send theirs.
 const REQUESTS_WAITING_MAX: usize = 1024;
@@ -28,6 +33,13 @@ struct Inner {
     runtime: Arc<dyn Runtime>,
     clock: Arc<dyn Clock>,
     random: Random,
+    /// Told the sandboxes whose callers went away before they had them.
+    abandoned: mpsc::UnboundedSender<SandboxId>,
+    sampler: Sampler,
+}
+
+fn stopped() -> Error {
+    Error::unavailable("the server is shutting down; try again")
 }
 
 impl Engine {
@@ -46,6 +58,7 @@ impl Engine {
         let counters = Arc::new(Counters::default());
         let random = config.random.clone();
         let (requests, waiting) = mpsc::channel(REQUESTS_WAITING_MAX);
+        let (abandoned, left) = mpsc::unbounded_channel();
         let mut actor = Actor::new(
             config,
             runtime.clone(),
@@ -53,14 +66,17 @@ impl Engine {
             clock.clone(),
             view.clone(),
             counters.clone(),
+            left,
         );
         actor.recover().await?;
         tokio::spawn(actor.run(waiting));
-        Ok(Self(Arc::new(Inner { requests, view, counters, runtime, clock, random })))
+        let sampler = Sampler::start(runtime.clone(), view.clone(), clock.clone());
+        let inner = Inner { requests, view, counters, runtime, clock, random, abandoned, sampler };
+        Ok(Self(Arc::new(inner)))
     }
 
-    /// Returns once nothing is being removed, so that a server that stops for good leaves nothing
-    /// half-done. May take as long as the slowest removal: callers bound it.
+    /// Lets go of the pools' stock, which belongs to nobody, and returns once nothing is being
+    /// removed: a server that stops for good leaves nothing half-done and nothing of its own. May take as long as the slowest removal: callers bound it.
     pub async fn removals_done(&self) {
         let (reply, done) = oneshot::channel();
         if self.0.requests.send(Request::Removals(reply)).await.is_ok() {
@@ -72,6 +88,7 @@ impl Engine {
     /// Stops after the records are written. Sandboxes go on running; a new engine over the same
     /// store finds them.
     pub async fn shutdown(&self) {
+        self.0.sampler.stop();
         let (reply, stopped) = oneshot::channel();
         if self.0.requests.send(Request::Shutdown(reply)).await.is_ok() {
             // An error means that the actor is gone, which is what was asked for.
@@ -85,7 +102,6 @@ impl Engine {
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T> {
-        let stopped = || Error::unavailable("the server is shutting down; try again");
         let (reply, answer) = oneshot::channel();
         self.0.requests.send(request(reply)).await.map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?

@@ -16,10 +16,11 @@ mod config;
 mod counters;
 mod engine;
 mod ids;
+mod interest;
 pub mod seam;
 mod view;
 
 pub use config::{EngineConfig, Random};
-pub use counters::EngineStats;
+pub use counters::{EngineStats, Latency};
 pub use engine::Engine;
 pub use seam::{Clock, Runtime, Store};

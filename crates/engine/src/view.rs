@@ -1,10 +1,12 @@
 //! What readers see, written only by the actor, so that reads never queue behind it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
-use atoll_control::{Filter, LogTail, Page, Paging, SnapshotFilter};
-use atoll_core::{Sandbox, SandboxId, Snapshot, SnapshotId, TenantId, Timestamp};
+use atoll_control::{Filter, LogTail, Page, Paging, Sample, SnapshotFilter};
+use atoll_core::{Phase, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId, Timestamp};
 use tokio::sync::watch;
 
 /// One visible sandbox.
@@ -13,9 +15,20 @@ struct Slot {
     sandbox: watch::Sender<Arc<Sandbox>>,
     /// Its last output, once it ended by itself and its files are gone.
     log: OnceLock<LogTail>,
+    samples: Mutex<VecDeque<Sample>>,
 }
 
-type Newest = BTreeMap<(Timestamp, SandboxId), Arc<Slot>>;
+impl Slot {
+    fn samples(&self) -> MutexGuard<'_, VecDeque<Sample>> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Samples kept of one sandbox: half an hour.
+const SAMPLES_MAX: usize = 360;
+
+/// By time and name; no name sorts before all of that time.
+type Newest = BTreeMap<(Timestamp, Option<SandboxId>), Arc<Slot>>;
 
 #[derive(Default)]
 struct Tables {
@@ -61,16 +74,31 @@ impl View {
         let Some(newest) = tables.tenants.get(tenant) else {
             return Page { items: Vec::new(), total: 0 };
         };
-        let window = |slots: &mut dyn Iterator<Item = Arc<Sandbox>>| -> Vec<_> {
-            slots.skip(paging.skip).take(paging.take).collect()
-        };
-        let mut all = newest.values().rev().map(|slot| slot.sandbox.borrow().clone());
-        if filter.phases.is_empty() && filter.metadata.is_empty() {
-            return Page { items: window(&mut all), total: newest.len() };
+        let everything = filter.phases.is_empty()
+            && filter.metadata.is_empty()
+            && filter.template.is_none()
+            && filter.created_from.is_none();
+        let from = filter.created_from.unwrap_or(Timestamp::from_micros(i64::MIN));
+        let mut slots = newest.range((from, None)..).map(|(_, slot)| slot);
+        let slots: &mut dyn Iterator<Item = &Arc<Slot>> =
+            if filter.oldest_first { &mut slots } else { &mut slots.rev() };
+        if everything {
+            let items = slots.skip(paging.skip).take(paging.take);
+            let items = items.map(|slot| slot.sandbox.borrow().clone()).collect();
+            return Page { items, total: newest.len() };
         }
-        let matching: Vec<_> = all.filter(|sandbox| matches(filter, sandbox)).collect();
-        let total = matching.len();
-        Page { items: window(&mut matching.into_iter()), total }
+        let (mut items, mut total) = (Vec::new(), 0);
+        let window = paging.skip..paging.skip.saturating_add(paging.take);
+        for slot in slots {
+            let sandbox = slot.sandbox.borrow();
+            if matches(filter, &sandbox) {
+                if window.contains(&total) {
+                    items.push(Arc::clone(&sandbox));
+                }
+                total += 1;
+            }
+        }
+        Page { items, total }
     }
 
     pub(crate) fn show(&self, sandbox: &Arc<Sandbox>) {
@@ -79,8 +107,9 @@ impl View {
             return;
         }
         let changes = watch::Sender::new(sandbox.clone());
-        let slot = Arc::new(Slot { sandbox: changes, log: OnceLock::new() });
-        let key = (sandbox.created_at, sandbox.id.clone());
+        let slot =
+            Arc::new(Slot { sandbox: changes, log: OnceLock::new(), samples: Mutex::default() });
+        let key = (sandbox.created_at, Some(sandbox.id.clone()));
         let mut tables = self.write();
         tables.tenants.entry(sandbox.tenant.clone()).or_default().insert(key, slot.clone());
         tables.sandboxes.insert(sandbox.id.clone(), slot);
@@ -92,7 +121,7 @@ impl View {
             return;
         }
         if let Some(newest) = tables.tenants.get_mut(&sandbox.tenant) {
-            newest.remove(&(sandbox.created_at, sandbox.id.clone()));
+            newest.remove(&(sandbox.created_at, Some(sandbox.id.clone())));
             if newest.is_empty() {
                 tables.tenants.remove(&sandbox.tenant);
             }
@@ -108,6 +137,33 @@ impl View {
 
     pub(crate) fn last_log(&self, id: &SandboxId) -> Option<LogTail> {
         self.read().sandboxes.get(id).and_then(|slot| slot.log.get().cloned())
+    }
+
+    /// The sandboxes that run, with what each used when it was last asked.
+    pub(crate) fn running(&self) -> Vec<(SandboxId, Option<Sample>)> {
+        let newest = |slot: &Slot| slot.samples().back().copied();
+        let running = |(id, slot): (&SandboxId, &Arc<Slot>)| {
+            let runs = slot.sandbox.borrow().life.phase() == Phase::Running;
+            runs.then(|| (id.clone(), newest(slot)))
+        };
+        self.read().sandboxes.iter().filter_map(running).collect()
+    }
+
+    /// Adds to what is known of a sandbox's use.
+    pub(crate) fn add_sample(&self, id: &SandboxId, sample: Sample) {
+        let slot = self.read().sandboxes.get(id).cloned();
+        if let Some(slot) = slot {
+            let mut samples = slot.samples();
+            if samples.len() == SAMPLES_MAX {
+                samples.pop_front();
+            }
+            samples.push_back(sample);
+        }
+    }
+
+    pub(crate) fn samples(&self, id: &SandboxId) -> Vec<Sample> {
+        let slot = self.read().sandboxes.get(id).cloned();
+        slot.map(|slot| slot.samples().iter().copied().collect()).unwrap_or_default()
     }
 
     pub(crate) fn snapshot(&self, id: &SnapshotId) -> Option<Arc<Snapshot>> {
@@ -128,6 +184,9 @@ impl View {
     }
 
     pub(crate) fn show_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        if snapshot.hidden {
+            return;
+        }
         self.write().snapshots.insert(snapshot.id.clone(), snapshot.clone());
     }
 
@@ -136,8 +195,17 @@ impl View {
     }
 }
 
+fn is_from(sandbox: &Sandbox, template: &str) -> bool {
+    sandbox
+        .spec
+        .template
+        .as_ref()
+        .is_some_and(|origin| origin.id == template || origin.alias.as_deref() == Some(template))
+}
+
 fn matches(filter: &Filter, sandbox: &Sandbox) -> bool {
     let phase = filter.phases.is_empty() || filter.phases.contains(&sandbox.life.phase());
     phase
+        && filter.template.as_ref().is_none_or(|template| is_from(sandbox, template))
         && filter.metadata.iter().all(|(key, value)| sandbox.spec.metadata.get(key) == Some(value))
 }

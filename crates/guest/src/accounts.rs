@@ -1,6 +1,6 @@
 //! Users and groups, read from `/etc/passwd` and `/etc/group` without NSS.
 
-use crate::{Error, Result};
+use crate::{Error, Result, sys};
 use std::{fs::OpenOptions, io::Read, os::unix::fs::OpenOptionsExt, path::PathBuf};
 
 /// Account files larger than this are cut; a hostile image cannot make the agent grow.
@@ -17,6 +17,19 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary group ids.
     pub groups: Vec<u32>,
+}
+
+/// A user of the sandbox with what a login knows about them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Login name, or the number of a user without a line.
+    pub name: String,
+    /// Home directory.
+    pub home: PathBuf,
+    /// Ids.
+    pub identity: Identity,
+    /// Somebody asked for this user; otherwise it is the sandbox's own.
+    pub is_named: bool,
 }
 
 /// The account files' content at one moment.
@@ -133,6 +146,23 @@ impl Accounts {
             None => Ok(self.identity(self.uid(spec)?, None)),
             Some((user, group)) => Ok(self.identity(self.uid(user)?, Some(self.gid(group)?))),
         }
+    }
+
+    /// A user by the name in `/etc/passwd`, numbers not taken.
+    pub fn login(&self, name: &str) -> Option<Login> {
+        let user = self.users().find(|user| user.name == name)?;
+        Some(self.login_as(self.identity(user.uid, Some(user.gid)), true))
+    }
+
+    /// The sandbox's own user, or the one that this process runs as.
+    pub fn login_default(&self, user: Option<&Identity>) -> Login {
+        let own = || self.identity(sys::effective_uid(), None);
+        self.login_as(user.cloned().unwrap_or_else(own), false)
+    }
+
+    fn login_as(&self, identity: Identity, is_named: bool) -> Login {
+        let (name, home) = (self.user_name(identity.uid), self.home(identity.uid));
+        Login { name, home, identity, is_named }
     }
 
     /// The home directory for a user id; `/` when the user has no line.

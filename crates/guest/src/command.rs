@@ -19,6 +19,7 @@ use crate::{
     id,
     process::{Input, Launch, Spawned, Wiring},
     ring::Ring,
+    settings::unless_own,
     sys,
 };
 use std::{
@@ -225,14 +226,15 @@ impl Line {
 impl Request {
     /// Reads account files and the environment file: for a blocking thread.
     fn prepare(self, shared: &Shared, wiring: Wiring) -> Result<Launch> {
+        let environment = shared.settings.current();
         let identity = match self.user {
-            Some((uid, gid)) => shared.unless_own(Accounts::load().identity(uid, gid)),
-            None => shared.user.clone(),
+            Some((uid, gid)) => unless_own(Accounts::load().identity(uid, gid)),
+            None => environment.user().cloned(),
         };
-        let env = shared.environment.compose(identity.as_ref(), &self.env);
+        let env = environment.compose(identity.as_ref(), &self.env);
         let cwd = match &self.cwd {
-            Some(cwd) if !cwd.is_empty() => shared.environment.expand(cwd, identity.as_ref()),
-            _ => shared.environment.cwd().to_owned(),
+            Some(cwd) if !cwd.is_empty() => environment.expand(cwd, identity.as_ref()),
+            _ => environment.cwd().to_owned(),
         };
         let argv = match self.line {
             Line::Argv(words) => words,

@@ -2,7 +2,11 @@
 
 mod entries;
 
-use crate::{Identity, accounts::Accounts, expand, sys};
+use crate::{
+    Identity,
+    accounts::{Accounts, Login},
+    expand, sys,
+};
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
@@ -20,18 +24,20 @@ const FILE_DEFAULT: &str = "/opt/opensandbox/.env";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The sandbox's own variables plus the file that commands may append to.
+/// What commands start from: the sandbox's own variables, the file that commands may append to,
+/// and who and where they are by default.
 #[derive(Debug)]
 pub struct Environment {
     base: Variables,
     file: PathBuf,
-    cwd: PathBuf,
+    user: Option<Identity>,
+    workdir: Option<PathBuf>,
 }
 
 impl Environment {
     /// Completes the sandbox's variables (`PATH`, the file's name) and prepares the file's place,
     /// which `user` must be able to write.
-    pub fn new(mut base: Variables, cwd: PathBuf, user: Option<&Identity>) -> Self {
+    pub fn new(mut base: Variables, workdir: Option<PathBuf>, user: Option<Identity>) -> Self {
         base.entry("PATH".to_owned()).or_insert_with(|| PATH_DEFAULT.to_owned());
         let file = PathBuf::from(
             base.entry(FILE_VARIABLE.to_owned()).or_insert_with(|| FILE_DEFAULT.to_owned()).clone(),
@@ -40,17 +46,32 @@ impl Environment {
         if let Some(parent) = file.parent() {
             fs::create_dir_all(parent).ok();
         }
-        if let Some(user) = user
+        if let Some(user) = &user
             && OpenOptions::new().append(true).create_new(true).open(&file).is_ok()
         {
             chown(&file, Some(user.uid), Some(user.gid)).ok();
         }
-        Self { base, file, cwd }
+        Self { base, file, user, workdir }
     }
 
     /// The directory commands start in when they name none.
     pub fn cwd(&self) -> &Path {
-        &self.cwd
+        self.workdir.as_deref().unwrap_or(Path::new("/"))
+    }
+
+    /// The same where somebody chose it.
+    pub fn workdir(&self) -> Option<&Path> {
+        self.workdir.as_deref()
+    }
+
+    /// Who commands run as when they name nobody; nothing for the agent's own identity.
+    pub fn user(&self) -> Option<&Identity> {
+        self.user.as_ref()
+    }
+
+    /// The sandbox's own variables, without those of the file.
+    pub fn variables(&self) -> &Variables {
+        &self.base
     }
 
     /// Everything a command sees: sandbox, then the file, then the request's own variables.
@@ -64,9 +85,25 @@ impl Environment {
         all
     }
 
+    /// The same for somebody who logs in: `HOME`, `USER` and `LOGNAME` are theirs. What the
+    /// sandbox says of these is about its own user, so it counts for nobody else.
+    pub fn login(&self, login: &Login, own: &Variables) -> Variables {
+        let mut all = self.base.clone();
+        all.extend(entries::parse(&self.read_file()));
+        let home = login.home.to_string_lossy();
+        for (name, value) in [("HOME", &*home), ("USER", &login.name), ("LOGNAME", &login.name)] {
+            if login.is_named || !all.contains_key(name) {
+                all.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        all.retain(|name, value| is_valid(name, value));
+        all
+    }
+
     /// Expands a path argument with the sandbox's variables.
     pub fn expand(&self, path: &str, identity: Option<&Identity>) -> PathBuf {
-        expand::expand(path, &self.cwd, |name| match self.base.get(name) {
+        expand::expand(path, self.cwd(), |name| match self.base.get(name) {
             Some(value) => Some(value.clone()),
             None if name == "HOME" => Some(home(identity)),
             None => None,
@@ -107,7 +144,7 @@ mod tests {
             (FILE_VARIABLE.to_owned(), file.to_string_lossy().into_owned()),
             ("A".to_owned(), "base".to_owned()),
         ]);
-        let environment = Environment::new(base, "/".into(), None);
+        let environment = Environment::new(base, None, None);
         fs::write(&file, "# no\n\nA=file\nB=x=y\nbroken\nexport C=3\n=v\n").unwrap();
         let own = Variables::from([("C".to_owned(), "own".to_owned())]);
         let all = environment.compose(None, &own);

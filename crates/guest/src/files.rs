@@ -1,18 +1,24 @@
 //! Files and directories of the sandbox. Every function blocks: run it through
 //! [`Guest::file_operation`](crate::Guest::file_operation).
 
+mod attributes;
 mod change;
 mod directory;
+mod entry;
 mod glob;
+mod place;
 mod read;
 mod replace;
 mod write;
 
+pub use attributes::{Attributes, attributes};
 pub use change::{
     Permissions, mode_from_digits, mode_to_digits, remove_file, rename, set_permissions,
 };
 pub use directory::{list, make_directory, remove_directory, search};
+pub use entry::{Entry, entries, entry};
 pub use glob::Pattern;
+pub use place::{Incoming, join, make_directory_for, move_over};
 pub use read::{Download, lines, open};
 pub use replace::replace;
 pub use write::{Staged, Upload};
@@ -64,15 +70,9 @@ pub struct Info {
 
 impl Info {
     fn new(path: PathBuf, found: &Metadata, accounts: &Accounts) -> Self {
-        let kind = match found.file_type() {
-            kind if kind.is_symlink() => Kind::Symlink,
-            kind if kind.is_dir() => Kind::Directory,
-            kind if kind.is_file() => Kind::File,
-            _ => Kind::Other,
-        };
         Self {
             path,
-            kind,
+            kind: kind_of(found),
             size: found.size(),
             modified_at: moment(found.mtime(), found.mtime_nsec()),
             created_at: moment(found.ctime(), found.ctime_nsec()),
@@ -80,6 +80,15 @@ impl Info {
             group: accounts.group_name(found.gid()),
             mode: found.mode() & 0o7777,
         }
+    }
+}
+
+fn kind_of(found: &Metadata) -> Kind {
+    match found.file_type() {
+        kind if kind.is_symlink() => Kind::Symlink,
+        kind if kind.is_dir() => Kind::Directory,
+        kind if kind.is_file() => Kind::File,
+        _ => Kind::Other,
     }
 }
 

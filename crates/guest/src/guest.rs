@@ -1,13 +1,17 @@
 use crate::{
     Error, Identity, Result,
-    accounts::Accounts,
+    accounts::{Accounts, Login},
     command::Commands,
     environment::{Environment, Variables},
+    job::Jobs,
+    kernel::Kernels,
     metrics::Meter,
     process::{Reaper, Role},
     session::Sessions,
+    settings::{Settings, Values, unless_own},
     sys,
     terminal::Terminals,
+    watch::Watches,
 };
 use std::{path::PathBuf, sync::Arc};
 use tokio::sync::Semaphore;
@@ -37,6 +41,9 @@ pub struct Guest {
     commands: Commands,
     sessions: Sessions,
     terminals: Terminals,
+    jobs: Jobs,
+    watches: Watches,
+    kernels: Kernels,
     meter: Arc<Meter>,
     access_token: Option<String>,
 }
@@ -45,8 +52,7 @@ pub struct Guest {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) reaper: Reaper,
-    pub(crate) environment: Environment,
-    pub(crate) user: Option<Identity>,
+    pub(crate) settings: Arc<Settings>,
     files: Arc<Semaphore>,
     starts: Arc<Semaphore>,
 }
@@ -60,13 +66,10 @@ impl Guest {
 
     /// Sets the guest up around a reaper that already runs.
     pub fn with_reaper(reaper: Reaper, options: Options) -> Arc<Self> {
-        let cwd = options.cwd.unwrap_or_else(|| PathBuf::from("/"));
-        let user = options.user.and_then(unless_own);
-        let environment = Environment::new(options.env, cwd, user.as_ref());
+        let Options { env, cwd: workdir, user, access_token } = options;
         let shared = Arc::new(Shared {
             reaper,
-            environment,
-            user,
+            settings: Arc::new(Settings::new(Values { env, user, workdir })),
             files: Arc::new(Semaphore::new(FILE_THREADS)),
             starts: Arc::new(Semaphore::new(START_THREADS)),
         });
@@ -74,9 +77,12 @@ impl Guest {
             commands: Commands::new(Arc::clone(&shared)),
             sessions: Sessions::new(Arc::clone(&shared)),
             terminals: Terminals::new(Arc::clone(&shared)),
+            jobs: Jobs::new(Arc::clone(&shared)),
+            watches: Watches::new(Arc::clone(&shared)),
+            kernels: Kernels::new(Arc::clone(&shared)),
             meter: Arc::new(Meter::start()),
             shared,
-            access_token: options.access_token,
+            access_token,
         })
     }
 
@@ -93,6 +99,21 @@ impl Guest {
     /// Terminals.
     pub fn terminals(&self) -> &Terminals {
         &self.terminals
+    }
+
+    /// Processes that several clients may follow and feed.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// Directories that are watched for changes.
+    pub fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
+    /// Code interpreters.
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
     }
 
     /// The resource meter.
@@ -113,12 +134,30 @@ impl Guest {
 
     /// Expands `~` and variables in a path argument and makes it absolute.
     pub fn expand(&self, path: &str) -> PathBuf {
-        self.shared.environment.expand(path, None)
+        self.shared.settings.current().expand(path, None)
     }
 
-    /// The environment of the sandbox.
-    pub fn environment(&self) -> &Environment {
-        &self.shared.environment
+    /// What commands start from at this moment.
+    pub fn environment(&self) -> Arc<Environment> {
+        self.shared.settings.current()
+    }
+
+    /// What commands start from, to be replaced when the sandbox is claimed.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.shared.settings
+    }
+
+    /// The user with this name, or the sandbox's own when none is given.
+    pub async fn login(&self, name: Option<String>) -> Option<Login> {
+        let environment = self.environment();
+        let find = move || {
+            let accounts = Accounts::load();
+            match name {
+                Some(name) => accounts.login(&name),
+                None => Some(accounts.login_default(environment.user())),
+            }
+        };
+        self.shared.start_blocking(find).await
     }
 
     /// Runs a file operation on a blocking thread, as another user if asked.
@@ -135,11 +174,6 @@ impl Guest {
 }
 
 impl Shared {
-    /// Drops an identity that is the agent's own: it needs no change, and its start stays fast.
-    pub(crate) fn unless_own(&self, identity: Identity) -> Option<Identity> {
-        unless_own(identity)
-    }
-
     /// Runs something short that blocks, such as a process start.
     pub(crate) async fn start_blocking<T: Send + 'static>(
         &self,
@@ -161,7 +195,7 @@ impl Shared {
         &self,
         operation: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        match self.user.clone() {
+        match self.settings.current().user().cloned() {
             None => self.start_blocking(operation).await,
             Some(user) => act_as(&self.starts, user, operation).await,
         }
@@ -186,11 +220,6 @@ async fn act_as<T: Send + 'static>(
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     };
     blocking(gate, act).await
-}
-
-fn unless_own(identity: Identity) -> Option<Identity> {
-    let own = sys::effective_uid() == 0 && (identity.uid, identity.gid) == (0, 0);
-    (!own).then_some(identity)
 }
 
 async fn blocking<T: Send + 'static>(

@@ -14,12 +14,16 @@ pub mod expand;
 pub mod files;
 mod guest;
 mod id;
+pub mod job;
+pub mod kernel;
 pub mod metrics;
 pub mod process;
 pub mod ring;
 pub mod session;
+pub mod settings;
 pub mod sys;
 pub mod terminal;
+pub mod watch;
 
 pub use accounts::Identity;
 pub use error::Error;

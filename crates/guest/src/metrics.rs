@@ -23,6 +23,12 @@ pub struct Sample {
     pub memory_total: u64,
     /// Memory in use in bytes.
     pub memory_used: u64,
+    /// Memory that holds cached file content, in bytes.
+    pub memory_cache: u64,
+    /// Size of the root's file system in bytes.
+    pub disk_total: u64,
+    /// How much of that is in use.
+    pub disk_used: u64,
     /// When this was measured.
     pub at: SystemTime,
 }
@@ -50,8 +56,18 @@ impl Meter {
         let cpu_count = cpu_count(&self.root);
         let (memory_total, memory_used) = memory(&self.root);
         let cpu_used_percent = self.percent(cpu_count);
-        let at = SystemTime::now();
-        Sample { cpu_count, cpu_used_percent, memory_total, memory_used, at }
+        let memory_cache = memory_cache(&self.root);
+        let (disk_total, disk_used) = disk(&self.root);
+        Sample {
+            cpu_count,
+            cpu_used_percent,
+            memory_total,
+            memory_used,
+            memory_cache,
+            disk_total,
+            disk_used,
+            at: SystemTime::now(),
+        }
     }
 
     fn percent(&self, cpu_count: f64) -> f64 {
@@ -141,6 +157,22 @@ fn cgroup_memory(root: &Path) -> Option<u64> {
     Some(used.saturating_sub(cached))
 }
 
+/// File content in memory, of the cgroup where visible.
+fn memory_cache(root: &Path) -> u64 {
+    let labelled_in = |path: &str, label| labelled(&read(root, path)?, label);
+    labelled_in("sys/fs/cgroup/memory.stat", "file ")
+        .or_else(|| labelled_in("sys/fs/cgroup/memory/memory.stat", "total_cache "))
+        .or_else(|| Some(labelled_in("proc/meminfo", "Cached:")? * 1024))
+        .unwrap_or(0)
+}
+
+/// The root's file system as (total, used) bytes.
+fn disk(root: &Path) -> (u64, u64) {
+    let Ok(found) = rustix::fs::statvfs(root) else { return (0, 0) };
+    let total = found.f_blocks.saturating_mul(found.f_frsize);
+    (total, total.saturating_sub(found.f_bfree.saturating_mul(found.f_frsize)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,11 +196,12 @@ mod tests {
             MEMINFO,
             ("sys/fs/cgroup/memory.max", "1048576\n"),
             ("sys/fs/cgroup/memory.current", "600000\n"),
-            ("sys/fs/cgroup/memory.stat", "anon 5\ninactive_file 100000\n"),
+            ("sys/fs/cgroup/memory.stat", "anon 5\nfile 120000\ninactive_file 100000\n"),
             ("sys/fs/cgroup/cpu.max", "50000 100000\n"),
             ("sys/fs/cgroup/cpu.stat", "usage_usec 1500000\nuser_usec 7\n"),
         ]);
         assert_eq!(memory(v2.path()), (1_048_576, 500_000));
+        assert_eq!(memory_cache(v2.path()), 120_000);
         assert_eq!(cpu_count(v2.path()), 0.5);
         assert_eq!(cpu_time(v2.path()), Some(Duration::from_millis(1500)));
         let v1 = root(&[
@@ -194,5 +227,6 @@ mod tests {
         assert!(sample.cpu_count > 0.0);
         assert!((0.0..=100.0).contains(&sample.cpu_used_percent));
         assert!(0 < sample.memory_used && sample.memory_used <= sample.memory_total);
+        assert!(sample.disk_used <= sample.disk_total);
     }
 }

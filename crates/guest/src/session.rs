@@ -65,7 +65,7 @@ impl Sessions {
         }
         let start = match self.directory(cwd) {
             Some(start) => self.checked(start).await?,
-            None => self.shared.environment.cwd().to_owned(),
+            None => self.shared.settings.current().cwd().to_owned(),
         };
         let id = id::fresh();
         let name = id.clone();
@@ -139,7 +139,8 @@ impl Sessions {
 
     fn directory(&self, cwd: Option<&str>) -> Option<PathBuf> {
         let cwd = cwd.filter(|cwd| !cwd.is_empty())?;
-        Some(self.shared.environment.expand(cwd, self.shared.user.as_ref()))
+        let environment = self.shared.settings.current();
+        Some(environment.expand(cwd, environment.user()))
     }
 
     async fn checked(&self, directory: PathBuf) -> Result<PathBuf> {

@@ -1,7 +1,7 @@
 //! Terminals: interactive processes whose output can be replayed after a reconnect.
 
 mod history;
-mod io;
+pub(crate) mod io;
 
 pub use history::{Piece, Stream};
 
@@ -224,7 +224,8 @@ impl Terminal {
     }
 
     fn spawn(&self, mode: Mode) -> Result<(Spawned, Option<Arc<Master>>)> {
-        let (environment, identity) = (&self.shared.environment, self.shared.user.clone());
+        let environment = self.shared.settings.current();
+        let identity = environment.user().cloned();
         let own = Variables::from([("TERM".to_owned(), "xterm-256color".to_owned())]);
         let env = environment.compose(identity.as_ref(), &own);
         let cwd = match &self.cwd {

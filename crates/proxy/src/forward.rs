@@ -46,6 +46,10 @@ pub enum Credentials {
     Drop,
 }
 
+/// An extension of a request: what the service inside sees as `Host`, instead of `localhost`.
+#[derive(Clone, Debug)]
+pub struct ServiceHost(pub HeaderValue);
+
 /// How a request is carried.
 #[derive(Clone, Debug)]
 pub struct Forwarding {
@@ -83,7 +87,8 @@ impl Proxy {
         let upgrade = headers::upgrade_of(request.headers())
             .zip(request.extensions_mut().remove::<OnUpgrade>());
         let extensions = std::mem::take(request.extensions_mut());
-        let mut request = outbound(request, &target, forwarding)?;
+        let host = extensions.get::<ServiceHost>().map(|host| host.0.clone());
+        let mut request = outbound(request, &target, forwarding, host)?;
         let mut response = match upgrade {
             Some((protocol, client)) => {
                 headers::mark_upgrade(request.headers_mut(), protocol);
@@ -141,7 +146,7 @@ impl Proxy {
             return self.once(target, request).await;
         }
         let request = held(request).await?;
-        let allowed = self.control.check(&target.access, &target.id);
+        let allowed = self.control.check(&target.access, &target.id).await;
         allowed.map_err(ProxyError::connecting)?;
         if let Some(mut link) = self.pool.take(&target.id) {
             match link.send(request.clone().map(Body::from)).await {
@@ -189,14 +194,15 @@ fn outbound(
     request: Request<Body>,
     target: &Target,
     forwarding: &Forwarding,
+    host: Option<HeaderValue>,
 ) -> Result<Request<Body>, ProxyError> {
     let (parts, body) = request.into_parts();
-    let host = match target.port {
+    let host = host.unwrap_or_else(|| match target.port {
         Port::Agent => HeaderValue::from_static("localhost"),
         Port::Tcp(port) => {
             HeaderValue::try_from(format!("localhost:{port}")).expect("a number is a header value")
         }
-    };
+    });
     let mut outbound = Request::builder()
         .method(parts.method)
         .uri(&target.path_and_query)

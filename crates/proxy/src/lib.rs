@@ -11,5 +11,5 @@ mod pool;
 mod tunnel;
 
 pub use error::ProxyError;
-pub use forward::{Credentials, Forwarding, Proxy, Target};
+pub use forward::{Credentials, Forwarding, Proxy, ServiceHost, Target};
 pub use link::{HEAD_BYTES_MAX, HEADERS_MAX};

@@ -15,6 +15,10 @@ pub(crate) fn banner(address: SocketAddr, key: Option<&str>) -> String {
          \n\
          export OPEN_SANDBOX_DOMAIN={reachable}\n\
          export OPEN_SANDBOX_API_KEY={shown}\n\
+         export E2B_API_URL=http://{reachable}\n\
+         export E2B_SANDBOX_URL=http://{reachable}\n\
+         export E2B_VOLUME_API_URL=http://{reachable}\n\
+         export E2B_API_KEY={shown}\n\
          export ATOLL_URL=http://{reachable}\n\
          export ATOLL_API_KEY={shown}\n",
         version = env!("CARGO_PKG_VERSION"),

@@ -34,6 +34,33 @@ pub struct Config {
     pub images: Images,
     /// What makes sandboxes.
     pub runtime: Runtime,
+    /// Sandboxes kept ready before anybody asks.
+    pub pool: Vec<Pool>,
+    /// The template `code-interpreter`.
+    pub code_interpreter: CodeInterpreter,
+}
+
+/// Sandboxes kept ready before anybody asks.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    /// What clients call it; E2B clients as a template.
+    pub name: String,
+    /// The template its sandboxes are made from. Default: the pool's name.
+    pub template: Option<String>,
+    /// How many to keep ready.
+    pub size: usize,
+}
+
+/// The template `code-interpreter`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CodeInterpreter {
+    /// Build it in the background at the first start. Default true.
+    pub build: bool,
+    /// Where it is kept; several servers may share one. Folders in it are open to all, so that
+    /// this one must not be. Default: in the data folder.
+    pub folder: Option<PathBuf>,
 }
 
 /// One tenant: what it makes is invisible to every other.
@@ -187,7 +214,15 @@ impl Default for Config {
             defaults: Defaults::default(),
             images: Images::default(),
             runtime: Runtime::default(),
+            pool: Vec::new(),
+            code_interpreter: CodeInterpreter::default(),
         }
+    }
+}
+
+impl Default for CodeInterpreter {
+    fn default() -> Self {
+        Self { build: true, folder: None }
     }
 }
 
@@ -219,7 +254,7 @@ impl Default for Runtime {
         Self {
             kind: RuntimeKind::default(),
             isolation: "native".to_owned(),
-            oci: vec!["runc".to_owned(), "crun".to_owned()],
+            oci: ["runc", "crun", "runsc"].map(str::to_owned).to_vec(),
             agent: None,
             allowed_host_paths: Vec::new(),
             network: Network::default(),

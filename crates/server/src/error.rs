@@ -35,6 +35,9 @@ pub enum ServeError {
     /// The engine can't take over.
     #[error("the engine can't start")]
     Engine(#[source] atoll_core::Error),
+    /// What stands beside the lifecycle can't start.
+    #[error("templates or secrets can't be read")]
+    Services(#[source] atoll_core::Error),
     /// The runtime can't work here.
     #[error("the runtime can't start")]
     Runtime(#[source] atoll_runtime_local::StartError),

@@ -3,10 +3,11 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use atoll_e2b::lifecycle::{self as e2b, DoorState as E2bState};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
@@ -22,6 +23,10 @@ pub(crate) use leftover::leftover;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_CHARS_MAX: usize = 128;
+
+/// Where sandboxes are asked for, in every door, and how success looks there.
+const CREATIONS: [&str; 3] = ["/v1/sandboxes", "/v2/sandboxes", "/sandboxes"];
+const CREATED: [StatusCode; 2] = [StatusCode::ACCEPTED, StatusCode::CREATED];
 
 /// Every answer carries the id that the request had, or a new one.
 pub(crate) async fn request_id(mut request: Request, next: Next) -> Response {
@@ -49,15 +54,32 @@ pub(crate) async fn count(
     next: Next,
 ) -> Response {
     let door = door_of(request.uri().path());
-    let creates = request.method() == Method::POST && request.uri().path() == "/v1/sandboxes";
+    let creates = request.method() == Method::POST && CREATIONS.contains(&request.uri().path());
     let began = Instant::now();
     let response = next.run(request).await;
     metrics.answered(door, response.status().as_u16());
-    if creates && response.status() == StatusCode::ACCEPTED {
+    if creates && CREATED.contains(&response.status()) {
         metrics.created(began.elapsed());
     }
     response
 }
+
+/// First segments of the E2B API's paths.
+const E2B_ROOTS: [&str; 13] = [
+    "sandboxes",
+    "v2",
+    "v3",
+    "templates",
+    "default-templates",
+    "snapshots",
+    "volumes",
+    "volumecontent",
+    "secrets",
+    "teams",
+    "api-keys",
+    "access-tokens",
+    "files",
+];
 
 fn door_of(path: &str) -> &'static str {
     let mut parts = path.split('/').skip(1);
@@ -66,6 +88,9 @@ fn door_of(path: &str) -> &'static str {
         | (Some("v1"), Some("sandboxes"), Some("proxy")) => "data",
         (Some("v1"), _, _) => "opensandbox",
         (Some("atoll"), _, _) => "native",
+        (Some("kruise"), Some("api"), _) => "e2b",
+        (Some("kruise"), _, _) => "data",
+        (Some(first), _, _) if E2B_ROOTS.contains(&first) => "e2b",
         _ => "other",
     }
 }
@@ -94,11 +119,12 @@ pub(crate) async fn catch_panic(
 
 /// Lets web pages of any origin call the API; they need the key all the same. Preflights to
 /// services inside sandboxes are for those services to answer.
-pub(crate) async fn cors(request: Request, next: Next) -> Response {
+pub(crate) async fn cors(State(e2b): State<E2bState>, request: Request, next: Next) -> Response {
     let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
         return next.run(request).await;
     };
-    let is_data = door_of(request.uri().path()) == "data";
+    let is_data = door_of(request.uri().path()) == "data"
+        || e2b::is_data_path(&e2b.config, request.headers(), request.uri());
     let asked = request.headers().get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -133,13 +159,20 @@ fn preflight(asked: Option<HeaderValue>) -> Response {
 }
 
 /// A path that no door has.
-pub(crate) async fn no_route() -> Response {
-    let message = "there is no such route; the OpenSandbox API is under /v1";
+pub(crate) async fn no_route(uri: Uri) -> Response {
+    if door_of(uri.path()) == "e2b" {
+        return e2b::no_route().await.into_response();
+    }
+    let message = "there is no such route; the OpenSandbox API is under /v1, the E2B API under \
+                   /sandboxes, /v2 and /v3";
     answer(StatusCode::NOT_FOUND, "NOT_FOUND", message, Some("Not Found"))
 }
 
 /// A route that exists for other methods.
-pub(crate) async fn wrong_method() -> Response {
+pub(crate) async fn wrong_method(uri: Uri) -> Response {
+    if door_of(uri.path()) == "e2b" {
+        return e2b::wrong_method().await.into_response();
+    }
     let message = "this route exists, but not for this method";
     let detail = Some("Method Not Allowed");
     answer(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message, detail)
@@ -180,7 +213,7 @@ mod tests {
             let response = router.clone().oneshot(request).await.unwrap();
             assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         }
-        let text = metrics.render(&BTreeMap::new(), &Default::default());
+        let text = metrics.render(&BTreeMap::new(), &Default::default(), &[]);
         assert!(text.contains("atoll_bugs_total 2"), "{text}");
     }
 
@@ -193,6 +226,9 @@ mod tests {
             ("/v1/route/a.b/80", "data"),
             ("/v1/signed/t/80/x", "data"),
             ("/atoll/v1/sandboxes/a", "native"),
+            ("/v2/sandboxes", "e2b"),
+            ("/kruise/api/sandboxes", "e2b"),
+            ("/kruise/a/80/x", "data"),
             ("/health", "other"),
             ("/", "other"),
         ] {

@@ -5,13 +5,16 @@ mod banner;
 pub mod config;
 mod data_dir;
 mod error;
+mod interpreter;
 mod layers;
 mod listener;
 mod logging;
 mod metrics;
 mod native;
+mod pools;
 mod probes;
 mod server;
+mod services;
 mod shutdown;
 mod wiring;
 

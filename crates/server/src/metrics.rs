@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use atoll_control::PoolStatus;
 use atoll_core::Phase;
-use atoll_engine::EngineStats;
+use atoll_engine::{EngineStats, Latency};
 
 /// Upper bounds of the creation histogram, in milliseconds.
 const CREATE_MILLIS: [u64; 12] = [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000];
@@ -52,6 +53,7 @@ impl Metrics {
         &self,
         phases: &BTreeMap<&'static str, usize>,
         engine: &EngineStats,
+        pools: &[PoolStatus],
     ) -> String {
         let mut text = String::new();
         head(&mut text, "atoll_sandboxes", "gauge", "Sandboxes by phase.");
@@ -65,6 +67,8 @@ impl Metrics {
             line(&mut text, &name, count);
         }
         self.render_creations(&mut text);
+        render_claims(&mut text, &engine.claims);
+        render_pools(&mut text, pools);
         for (name, kind, help, value) in [
             ("atoll_creates_total", "counter", "Sandboxes accepted.", engine.creates),
             ("atoll_kills_total", "counter", "Sandboxes ended on wish.", engine.kills),
@@ -101,6 +105,39 @@ impl Metrics {
     }
 }
 
+fn render_claims(text: &mut String, claims: &Latency) {
+    let name = "atoll_claim_seconds";
+    head(text, name, "histogram", "Time from a claim of stock until the sandbox runs.");
+    for (count, bound) in claims.buckets.iter().zip(Latency::BOUNDS) {
+        let seconds = Duration::from_micros(bound).as_secs_f64();
+        line(text, &format!("{name}_bucket{{le=\"{seconds}\"}}"), *count);
+    }
+    line(text, &format!("{name}_bucket{{le=\"+Inf\"}}"), claims.count);
+    let sum = Duration::from_micros(claims.micros).as_secs_f64();
+    let _ = writeln!(text, "{name}_sum {sum}");
+    line(text, &format!("{name}_count"), claims.count);
+}
+
+/// Names of pools are plain words, so they need no escaping.
+fn render_pools(text: &mut String, pools: &[PoolStatus]) {
+    type Read = fn(&PoolStatus) -> u64;
+    let series: [(&str, &str, &str, Read); 6] = [
+        ("atoll_pool_size", "gauge", "Sandboxes to keep ready.", |s| s.pool.size as u64),
+        ("atoll_pool_ready", "gauge", "Sandboxes ready to be claimed.", |s| s.ready as u64),
+        ("atoll_pool_starting", "gauge", "Sandboxes being made.", |s| s.starting as u64),
+        ("atoll_pool_waiting", "gauge", "Callers waiting for stock.", |s| s.waiting as u64),
+        ("atoll_pool_hits_total", "counter", "Creations from stock.", |s| s.hits),
+        ("atoll_pool_misses_total", "counter", "Creations without stock.", |s| s.misses),
+    ];
+    for (name, kind, help, read) in series {
+        head(text, name, kind, help);
+        for status in pools {
+            let pool = &status.pool.name;
+            line(text, &format!("{name}{{pool=\"{pool}\"}}"), read(status));
+        }
+    }
+}
+
 /// The word for a phase in metrics.
 pub(crate) fn phase_label(phase: Phase) -> &'static str {
     match phase {
@@ -127,7 +164,17 @@ fn line(text: &mut String, series: &str, value: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use atoll_control::Pool;
+    use atoll_core::{ImageSource, SandboxSpec, Source};
+
     use super::*;
+
+    fn spec() -> SandboxSpec {
+        let image = ImageSource { reference: "base".to_owned(), auth: None };
+        SandboxSpec::new(Source::Image(image))
+    }
 
     #[test]
     fn a_histogram_counts_upwards() {
@@ -135,7 +182,17 @@ mod tests {
         metrics.created(Duration::from_millis(7));
         metrics.created(Duration::from_secs(60));
         metrics.answered("opensandbox", 202);
-        let text = metrics.render(&BTreeMap::from([("running", 3)]), &EngineStats::default());
+        let pool = PoolStatus {
+            pool: Arc::new(Pool { name: "warm".to_owned(), spec: spec(), size: 4 }),
+            ready: 3,
+            starting: 1,
+            waiting: 0,
+            hits: 9,
+            misses: 2,
+            trouble: None,
+        };
+        let phases = BTreeMap::from([("running", 3)]);
+        let text = metrics.render(&phases, &EngineStats::default(), &[pool]);
         for expected in [
             "atoll_sandboxes{phase=\"running\"} 3",
             "atoll_requests_total{door=\"opensandbox\",status=\"202\"} 1",
@@ -144,6 +201,9 @@ mod tests {
             "atoll_create_seconds_bucket{le=\"30\"} 1",
             "atoll_create_seconds_bucket{le=\"+Inf\"} 2",
             "atoll_create_seconds_count 2",
+            "atoll_pool_ready{pool=\"warm\"} 3",
+            "atoll_pool_hits_total{pool=\"warm\"} 9",
+            "atoll_claim_seconds_bucket{le=\"+Inf\"} 0",
         ] {
             assert!(text.lines().any(|line| line == expected), "{expected} in {text}");
         }

@@ -6,11 +6,13 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, put};
 use axum::{Extension, Json, Router};
 use serde_json::{Value, json};
 
 use crate::app::App;
+
+mod pools;
 
 /// Bytes of output shown when a client doesn't say, and the most it may ask for.
 const LOG_BYTES_DEFAULT: usize = 64 * 1024;
@@ -21,6 +23,8 @@ pub(crate) fn router(app: App) -> Router {
     Router::new()
         .route("/atoll/v1/sandboxes/{id}", get(show))
         .route("/atoll/v1/sandboxes/{id}/logs", get(logs))
+        .route("/atoll/v1/pools", get(pools::list))
+        .route("/atoll/v1/pools/{name}", put(pools::set).delete(pools::remove))
         .route_layer(from_fn_with_state(app.clone(), require_key))
         .with_state(app)
 }

@@ -56,6 +56,6 @@ async fn metrics(State(app): State<App>) -> Response {
             *phases.entry(phase_label(sandbox.life.phase())).or_default() += 1;
         }
     }
-    let text = app.metrics.render(&phases, &app.engine.stats());
+    let text = app.metrics.render(&phases, &app.engine.stats(), &app.pools.pools().await);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use atoll_control::{Control, Keys};
-use atoll_core::TenantId;
+use atoll_control::{Control, Keys, Pools};
+use atoll_core::{TenantId, Timestamp};
 use atoll_engine::seam::WallClock;
 use atoll_engine::{Clock, Engine, EngineConfig};
 use atoll_opensandbox::lifecycle::{DoorConfig, DoorState, RouteSigner};
@@ -14,14 +14,18 @@ use atoll_proxy::Proxy;
 use atoll_store::RedbStore;
 use axum::Router;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use crate::app::{self, App};
 use crate::banner::banner;
 use crate::config::{Config, Uplink};
 use crate::data_dir::DataDir;
 use crate::error::ServeError;
+use crate::interpreter::Interpreter;
 use crate::listener::{self, Bounds};
 use crate::metrics::Metrics;
+use crate::pools;
+use crate::services::{self, Ground};
 use crate::wiring::{self, Wired};
 
 /// The tenant of whoever holds the key in the data folder.
@@ -38,6 +42,7 @@ pub struct Server {
     bounds: Bounds,
     engine: Engine,
     wired: Wired,
+    tasks: JoinSet<()>,
     draining: Arc<AtomicBool>,
     _data: DataDir,
 }
@@ -69,51 +74,65 @@ impl Server {
         let data = DataDir::open(&config.data_dir)?;
         let visitors = visitors(&config, &data, std::env::var("ATOLL_API_KEY").ok())?;
         let signer = Arc::new(RouteSigner::new(data.signing_secret()?));
-        let listener = TcpListener::bind(config.listen)
-            .await
-            .map_err(|source| ServeError::Listen { address: config.listen, source })?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| ServeError::Listen { address: config.listen, source })?;
-        let wired = wiring::runtime(&config).await?;
-        let store = RedbStore::open(&data.path().join(RECORDS)).map_err(ServeError::Store)?;
-        data.keep_private(RECORDS)?;
+        let (listener, address) = listen(config.listen).await?;
+        let interpreter = Interpreter::start(&config);
+        let wired = wiring::runtime(&config, &interpreter).await?;
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
-        let engine = Engine::start(
-            engine_config(&config),
-            wired.runtime.clone(),
-            Arc::new(store),
-            clock.clone(),
-        )
-        .await
-        .map_err(ServeError::Engine)?;
+        let (engine, store) = engine(&config, &data, &wired, &clock).await?;
         let control: Arc<dyn Control> = Arc::new(engine.clone());
         let keys = Arc::new(visitors.keys);
+        let tenants = Arc::new(visitors.tenants);
+        let now: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(move || clock.now());
+        let proxy = Proxy::new(control.clone());
+        let ground = Ground {
+            control: control.clone(),
+            pools: Arc::new(engine.clone()),
+            volumes: wired.volumes.clone(),
+            documents: store,
+            keys: keys.clone(),
+            tenants: tenants.clone(),
+            proxy: proxy.clone(),
+            now: now.clone(),
+        };
+        let e2b = services::start(&config, ground, &interpreter).await?;
+        let operator = operator(&tenants);
+        let pools: Arc<dyn Pools> = Arc::new(engine.clone());
+        let tasks = pools::keep(&config.pool, &e2b.names(), &pools, &operator);
+        let door_config = Arc::new(door_config(&config));
         let door = DoorState {
             control: control.clone(),
             keys: keys.clone(),
-            proxy: Proxy::new(control.clone()),
+            proxy,
             signer,
-            config: Arc::new(door_config(&config)),
-            now: Arc::new(move || clock.now()),
+            config: door_config,
+            now,
         };
         let draining = Arc::new(AtomicBool::new(false));
         let app = App {
             control,
             engine: engine.clone(),
             keys,
-            tenants: Arc::new(visitors.tenants),
+            tenants,
+            operator,
+            templates: e2b.names(),
+            pools,
             metrics: Arc::new(Metrics::default()),
             draining: draining.clone(),
         };
-        let router = app::router(app, door);
-        let bounds = Bounds {
-            connections_max: config.limits.connections_max,
-            header_time_max: Duration::from_secs(config.limits.header_seconds_max),
-            drain_time_max: Duration::from_secs(config.limits.drain_seconds),
-        };
-        let key = visitors.shown;
-        Ok(Self { listener, address, key, router, bounds, engine, wired, draining, _data: data })
+        let router = app::router(app, door, e2b);
+        let (key, bounds) = (visitors.shown, bounds(&config));
+        Ok(Self {
+            listener,
+            address,
+            key,
+            router,
+            bounds,
+            engine,
+            wired,
+            tasks,
+            draining,
+            _data: data,
+        })
     }
 
     /// Where it listens.
@@ -128,7 +147,7 @@ impl Server {
 
     /// Answers until `stop`, then finishes what is under way: requests, removals, records, each for
     /// at most the configured time. Sandboxes go on running.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let draining = self.draining;
         let stop = async {
             stop.await;
@@ -137,6 +156,7 @@ impl Server {
         };
         let patience = self.bounds.drain_time_max;
         listener::run(self.listener, self.router, self.bounds, stop).await;
+        self.tasks.shutdown().await;
         if tokio::time::timeout(patience, self.engine.removals_done()).await.is_err() {
             tracing::warn!(
                 "some sandboxes are still being removed; the next start goes on with it"
@@ -178,6 +198,42 @@ fn visitors(
         }
     }
     Ok(visitors)
+}
+
+/// The engine over the data folder's records.
+async fn engine(
+    config: &Config,
+    data: &DataDir,
+    wired: &Wired,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Engine, Arc<RedbStore>), ServeError> {
+    let store = RedbStore::open(&data.path().join(RECORDS)).map_err(ServeError::Store)?;
+    let store = Arc::new(store);
+    data.keep_private(RECORDS)?;
+    let runtime = wired.runtime.clone();
+    let engine = Engine::start(engine_config(config), runtime, store.clone(), clock.clone()).await;
+    Ok((engine.map_err(ServeError::Engine)?, store))
+}
+
+async fn listen(wanted: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let failed = |source| ServeError::Listen { address: wanted, source };
+    let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+fn bounds(config: &Config) -> Bounds {
+    Bounds {
+        connections_max: config.limits.connections_max,
+        header_time_max: Duration::from_secs(config.limits.header_seconds_max),
+        drain_time_max: Duration::from_secs(config.limits.drain_seconds),
+    }
+}
+
+/// Who may declare pools: the default tenant, or the first when there is none of that name.
+fn operator(tenants: &[TenantId]) -> TenantId {
+    let default = tenants.iter().find(|tenant| tenant.as_str() == DEFAULT_TENANT);
+    default.or(tenants.first()).expect("there is always a tenant").clone()
 }
 
 fn engine_config(config: &Config) -> EngineConfig {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use atoll_control::Volumes;
 use atoll_core::{Isolation, Resources};
 use atoll_engine::Runtime;
 use atoll_runtime_local::{LocalConfig, LocalRuntime, NetworkConfig};
@@ -9,6 +10,7 @@ use atoll_runtime_sim::SimRuntime;
 
 use crate::config::{Config, Network, RuntimeKind, Uplink};
 use crate::error::ServeError;
+use crate::interpreter::Interpreter;
 
 /// The image that is made ready before anybody asks for it.
 const FIRST_IMAGE: &str = "base";
@@ -16,6 +18,7 @@ const FIRST_IMAGE: &str = "base";
 /// A runtime, and what is to be done when the server ends.
 pub(crate) struct Wired {
     pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) volumes: Arc<dyn Volumes>,
     local: Option<Arc<LocalRuntime>>,
 }
 
@@ -29,15 +32,23 @@ impl Wired {
 }
 
 /// The runtime that the configuration names.
-pub(crate) async fn runtime(config: &Config) -> Result<Wired, ServeError> {
+pub(crate) async fn runtime(
+    config: &Config,
+    interpreter: &Interpreter,
+) -> Result<Wired, ServeError> {
     match config.runtime.kind {
-        RuntimeKind::Sim => Ok(Wired { runtime: SimRuntime::new(), local: None }),
+        RuntimeKind::Sim => {
+            let sim = SimRuntime::new();
+            Ok(Wired { runtime: sim.clone(), volumes: sim, local: None })
+        }
         RuntimeKind::Local => {
             let program = std::env::current_exe().map_err(ServeError::Program)?;
-            let local = LocalRuntime::start(local_config(config, &program)).await;
+            let mut local = local_config(config, &program);
+            local.images.additions = [interpreter.image()].into();
+            let local = LocalRuntime::start(local).await;
             let local = Arc::new(local.map_err(ServeError::Runtime)?);
             tokio::spawn(prefetch(local.clone()));
-            Ok(Wired { runtime: local.clone(), local: Some(local) })
+            Ok(Wired { runtime: local.clone(), volumes: local.clone(), local: Some(local) })
         }
     }
 }

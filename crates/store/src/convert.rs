@@ -1,12 +1,16 @@
 //! Between the core's types and what is on disk. Every match is complete, so that a new case of
 //! the core can't be forgotten here.
 
+use std::time::Duration;
+
+use atoll_control::Pool;
 use atoll_core::lifecycle::Parts;
 use atoll_core::{self as core, Error, Lifecycle, SandboxId, SnapshotId, TenantId, Timestamp};
 
 use crate::record::{
-    Deadline, Desired, Diagnostic, Expiry, Isolation, Life, Line, Mount, MountSource, Network,
-    Phase, Platform, SandboxRecord, SnapshotRecord, SnapshotState, Source, Spec,
+    Deadline, Desired, Diagnostic, Expiry, Isolation, Keep, Life, Line, Mount, MountSource,
+    Network, Phase, Platform, PoolRecord, Ready, SandboxRecord, SnapshotRecord, SnapshotState,
+    Source, Spec, Template,
 };
 
 /// Two enums with the same cases, both ways.
@@ -40,8 +44,32 @@ same_cases!(
         Gone
     }
 );
-same_cases!(Expiry = core::Expiry { Kill, Pause });
+same_cases!(Keep = core::Keep { Memory, Files });
 same_cases!(Network = core::Network { Internet, Isolated });
+
+impl From<core::Expiry> for Expiry {
+    fn from(expiry: core::Expiry) -> Self {
+        match expiry {
+            core::Expiry::Kill => Self::Kill,
+            core::Expiry::Pause(core::Keep::Memory) => Self::Pause,
+            core::Expiry::Pause(core::Keep::Files) => Self::PauseFiles,
+        }
+    }
+}
+
+impl From<Expiry> for core::Expiry {
+    fn from(expiry: Expiry) -> Self {
+        match expiry {
+            Expiry::Kill => Self::Kill,
+            Expiry::Pause => Self::Pause(core::Keep::Memory),
+            Expiry::PauseFiles => Self::Pause(core::Keep::Files),
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
 
 impl From<&core::Sandbox> for SandboxRecord {
     fn from(sandbox: &core::Sandbox) -> Self {
@@ -51,6 +79,7 @@ impl From<&core::Sandbox> for SandboxRecord {
             spec: Spec::from(&sandbox.spec),
             created_at: sandbox.created_at.as_micros(),
             access_token: sandbox.access_token.clone(),
+            stock_of: sandbox.stock_of.clone(),
             life: Life::from(sandbox.life.to_parts()),
         }
     }
@@ -66,6 +95,7 @@ impl TryFrom<SandboxRecord> for core::Sandbox {
             spec: record.spec.try_into()?,
             created_at: Timestamp::from_micros(record.created_at),
             access_token: record.access_token,
+            stock_of: record.stock_of,
             life: Lifecycle::from_parts(record.life.into()),
         })
     }
@@ -97,6 +127,19 @@ impl From<&core::SandboxSpec> for Spec {
             },
             mounts: spec.mounts.iter().map(Mount::from).collect(),
             network: spec.network.into(),
+            user: spec.guest.user.clone(),
+            workdir: spec.guest.workdir.clone(),
+            ready: spec.ready.as_ref().map(|ready| Ready {
+                command: ready.command.clone(),
+                every_micros: micros(ready.every),
+                within_micros: micros(ready.within),
+            }),
+            wake_for_micros: spec.wake_for.map(micros),
+            template: spec.template.as_ref().map(|template| Template {
+                id: template.id.clone(),
+                alias: template.alias.clone(),
+                build: template.build.clone(),
+            }),
         }
     }
 }
@@ -129,6 +172,18 @@ impl TryFrom<Spec> for core::SandboxSpec {
             },
             mounts: spec.mounts.into_iter().map(core::Mount::from).collect(),
             network: spec.network.into(),
+            guest: core::GuestDefaults { user: spec.user, workdir: spec.workdir },
+            ready: spec.ready.map(|ready| core::ReadyCheck {
+                command: ready.command,
+                every: Duration::from_micros(ready.every_micros),
+                within: Duration::from_micros(ready.within_micros),
+            }),
+            wake_for: spec.wake_for_micros.map(Duration::from_micros),
+            template: spec.template.map(|template| core::TemplateOrigin {
+                id: template.id,
+                alias: template.alias,
+                build: template.build,
+            }),
         })
     }
 }
@@ -177,11 +232,13 @@ impl From<Parts> for Life {
         Self {
             desired: parts.desired.into(),
             phase: parts.phase.into(),
+            keep: parts.keep.into(),
             holds: parts.holds,
             generation: parts.generation,
             deadline: parts
                 .deadline
                 .map(|d| Deadline { at: d.at.as_micros(), then: d.then.into() }),
+            expiry: parts.expiry.map(Expiry::from),
             changed_at: parts.changed_at.as_micros(),
             attempts: parts.attempts,
             retry_at: parts.retry_at.map(Timestamp::as_micros),
@@ -202,14 +259,18 @@ impl From<Life> for Parts {
             phase: line.phase.into(),
             message: line.message,
         };
+        // Older records have only the deadline.
+        let expiry = life.expiry.or(life.deadline.as_ref().map(|d| d.then)).map(Into::into);
         Self {
             desired: life.desired.into(),
             phase: life.phase.into(),
+            keep: life.keep.into(),
             holds: life.holds,
             generation: life.generation,
             deadline: life
                 .deadline
                 .map(|d| core::Deadline { at: Timestamp::from_micros(d.at), then: d.then.into() }),
+            expiry,
             changed_at: Timestamp::from_micros(life.changed_at),
             attempts: life.attempts,
             retry_at: life.retry_at.map(Timestamp::from_micros),
@@ -223,6 +284,20 @@ impl From<Life> for Parts {
     }
 }
 
+impl From<&Pool> for PoolRecord {
+    fn from(pool: &Pool) -> Self {
+        Self { name: pool.name.clone(), spec: Spec::from(&pool.spec), size: pool.size }
+    }
+}
+
+impl TryFrom<PoolRecord> for Pool {
+    type Error = Error;
+
+    fn try_from(record: PoolRecord) -> Result<Self, Error> {
+        Ok(Self { name: record.name, spec: record.spec.try_into()?, size: record.size })
+    }
+}
+
 impl From<&core::Snapshot> for SnapshotRecord {
     fn from(snapshot: &core::Snapshot) -> Self {
         Self {
@@ -230,6 +305,7 @@ impl From<&core::Snapshot> for SnapshotRecord {
             tenant: snapshot.tenant.to_string(),
             sandbox: snapshot.sandbox.to_string(),
             name: snapshot.name.clone(),
+            hidden: snapshot.hidden,
             state: match &snapshot.state {
                 core::SnapshotState::Creating => SnapshotState::Creating,
                 core::SnapshotState::Ready => SnapshotState::Ready,
@@ -251,6 +327,7 @@ impl TryFrom<SnapshotRecord> for core::Snapshot {
             tenant: TenantId::parse(&record.tenant)?,
             sandbox: SandboxId::parse(&record.sandbox)?,
             name: record.name,
+            hidden: record.hidden,
             state: match record.state {
                 SnapshotState::Creating => core::SnapshotState::Creating,
                 SnapshotState::Ready => core::SnapshotState::Ready,

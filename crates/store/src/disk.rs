@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use atoll_engine::seam::{Change, Loaded, Store, StoreError};
 use redb::backends::InMemoryBackend;
-use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
+use redb::{Database, ReadableDatabase, Table, TableDefinition};
 
 use crate::record;
 
 const SANDBOXES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sandboxes");
 const SNAPSHOTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("snapshots");
+const POOLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("pools");
+const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
+
+type Rows = Vec<(String, Vec<u8>)>;
 
 /// Keeps records in one file, or in memory for tests and trials.
 #[derive(Clone)]
@@ -73,24 +77,52 @@ impl RedbStore {
         let doing = "reading records";
         let named = |id: &str, cause: String| StoreError { doing, cause: format!("{id}: {cause}") };
         let mut loaded = Loaded::default();
-        for (id, bytes) in self.rows(SANDBOXES)? {
+        for (id, bytes) in self.rows(SANDBOXES, "")? {
             let sandbox = record::sandbox_from_bytes(&bytes);
             loaded.sandboxes.push(sandbox.map_err(|e| named(&format!("sandbox {id}"), e))?);
         }
-        for (id, bytes) in self.rows(SNAPSHOTS)? {
+        for (id, bytes) in self.rows(SNAPSHOTS, "")? {
             let snapshot = record::snapshot_from_bytes(&bytes);
             loaded.snapshots.push(snapshot.map_err(|e| named(&format!("snapshot {id}"), e))?);
         }
+        for (name, bytes) in self.rows(POOLS, "")? {
+            let pool = record::pool_from_bytes(&bytes);
+            loaded.pools.push(pool.map_err(|e| named(&format!("pool {name}"), e))?);
+        }
         Ok(loaded)
+    }
+
+    /// The documents of a kind, by key.
+    pub(crate) fn documents(&self, kind: &str) -> Result<Rows, StoreError> {
+        let prefix = document_id(kind, "");
+        let keyed = |(id, bytes): (String, Vec<u8>)| (id[prefix.len()..].to_owned(), bytes);
+        Ok(self.rows(DOCUMENTS, &prefix)?.into_iter().map(keyed).collect())
+    }
+
+    /// Writes one document, or removes it.
+    pub(crate) fn put_document(
+        &self,
+        kind: &str,
+        key: &str,
+        bytes: Option<Vec<u8>>,
+    ) -> Result<(), StoreError> {
+        self.write(vec![Encoded { kind: Kind::Document, id: document_id(kind, key), bytes }])
     }
 
     fn rows(
         &self,
         table: TableDefinition<'_, &str, &[u8]>,
-    ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        prefix: &str,
+    ) -> Result<Rows, StoreError> {
         let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-        rows(database.as_ref().ok_or_else(closed)?, table).map_err(failed("reading records"))
+        rows(database.as_ref().ok_or_else(closed)?, table, prefix)
+            .map_err(failed("reading records"))
     }
+}
+
+/// No kind has a zero in it, so that kinds can't run into each other.
+fn document_id(kind: &str, key: &str) -> String {
+    format!("{kind}\0{key}")
 }
 
 fn create(path: &Path) -> Result<Database, StoreError> {
@@ -110,10 +142,14 @@ fn write(database: &Database, changes: Vec<Encoded>) -> Result<(), redb::Error> 
     {
         let mut sandboxes = transaction.open_table(SANDBOXES)?;
         let mut snapshots = transaction.open_table(SNAPSHOTS)?;
+        let mut pools = transaction.open_table(POOLS)?;
+        let mut documents = transaction.open_table(DOCUMENTS)?;
         for Encoded { kind, id, bytes } in changes {
             let table = match kind {
                 Kind::Sandbox => &mut sandboxes,
                 Kind::Snapshot => &mut snapshots,
+                Kind::Pool => &mut pools,
+                Kind::Document => &mut documents,
             };
             put(table, &id, bytes)?;
         }
@@ -122,15 +158,20 @@ fn write(database: &Database, changes: Vec<Encoded>) -> Result<(), redb::Error> 
     Ok(())
 }
 
+/// The rows whose ids begin with `prefix`.
 fn rows(
     database: &Database,
     table: TableDefinition<'_, &str, &[u8]>,
-) -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
+    prefix: &str,
+) -> Result<Rows, redb::Error> {
     let transaction = database.begin_read()?;
     let table = transaction.open_table(table)?;
     let mut rows = Vec::new();
-    for row in table.iter()? {
+    for row in table.range(prefix..)? {
         let (id, bytes) = row?;
+        if !id.value().starts_with(prefix) {
+            break;
+        }
         rows.push((id.value().to_owned(), bytes.value().to_owned()));
     }
     Ok(rows)
@@ -151,6 +192,8 @@ fn put(
 enum Kind {
     Sandbox,
     Snapshot,
+    Pool,
+    Document,
 }
 
 /// A change ready to be written; no bytes: forget it.
@@ -178,12 +221,17 @@ fn encode(change: Change) -> Result<Encoded, StoreError> {
             (Kind::Snapshot, id, Some(bytes))
         }
         Change::DropSnapshot(id) => (Kind::Snapshot, id.to_string(), None),
+        Change::PutPool(pool) => {
+            let bytes = record::pool_to_bytes(&pool).map_err(|e| failed(&pool.name, e))?;
+            (Kind::Pool, pool.name, Some(bytes))
+        }
+        Change::DropPool(name) => (Kind::Pool, name, None),
     };
     Ok(Encoded { kind, id, bytes })
 }
 
 /// Waiting for the disk happens on a thread that may wait.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     doing: &'static str,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {

@@ -5,6 +5,7 @@
 
 mod convert;
 mod disk;
+mod documents;
 mod record;
 
 pub use disk::RedbStore;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use atoll_control::Pool;
 use atoll_core::{Sandbox, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ pub(crate) struct SandboxRecord {
     pub(crate) spec: Spec,
     pub(crate) created_at: i64,
     pub(crate) access_token: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stock_of: Option<String>,
     pub(crate) life: Life,
 }
 
@@ -37,6 +40,30 @@ pub(crate) struct Spec {
     #[serde(default)]
     pub(crate) mounts: Vec<Mount>,
     pub(crate) network: Network,
+    #[serde(default)]
+    pub(crate) user: Option<String>,
+    #[serde(default)]
+    pub(crate) workdir: Option<String>,
+    #[serde(default)]
+    pub(crate) ready: Option<Ready>,
+    #[serde(default)]
+    pub(crate) wake_for_micros: Option<u64>,
+    #[serde(default)]
+    pub(crate) template: Option<Template>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) command: String,
+    pub(crate) every_micros: u64,
+    pub(crate) within_micros: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Template {
+    pub(crate) id: String,
+    pub(crate) alias: Option<String>,
+    pub(crate) build: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,9 +114,13 @@ pub(crate) enum Network {
 pub(crate) struct Life {
     pub(crate) desired: Desired,
     pub(crate) phase: Phase,
+    #[serde(default)]
+    pub(crate) keep: Keep,
     pub(crate) holds: bool,
     pub(crate) generation: u64,
     pub(crate) deadline: Option<Deadline>,
+    #[serde(default)]
+    pub(crate) expiry: Option<Expiry>,
     pub(crate) changed_at: i64,
     pub(crate) attempts: u32,
     pub(crate) retry_at: Option<i64>,
@@ -126,11 +157,20 @@ pub(crate) struct Deadline {
     pub(crate) then: Expiry,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Expiry {
     Kill,
     Pause,
+    PauseFiles,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Keep {
+    #[default]
+    Memory,
+    Files,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,11 +188,20 @@ pub(crate) struct Line {
 }
 
 #[derive(Serialize, Deserialize)]
+pub(crate) struct PoolRecord {
+    pub(crate) name: String,
+    pub(crate) spec: Spec,
+    pub(crate) size: usize,
+}
+
+#[derive(Serialize, Deserialize)]
 pub(crate) struct SnapshotRecord {
     pub(crate) id: String,
     pub(crate) tenant: String,
     pub(crate) sandbox: String,
     pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) hidden: bool,
     pub(crate) state: SnapshotState,
     pub(crate) changed_at: i64,
     pub(crate) created_at: i64,
@@ -184,6 +233,15 @@ pub(crate) fn sandbox_to_bytes(sandbox: &Sandbox) -> serde_json::Result<Vec<u8>>
 
 pub(crate) fn snapshot_to_bytes(snapshot: &Snapshot) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&Versioned { version: VERSION, record: SnapshotRecord::from(snapshot) })
+}
+
+pub(crate) fn pool_to_bytes(pool: &Pool) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&Versioned { version: VERSION, record: PoolRecord::from(pool) })
+}
+
+pub(crate) fn pool_from_bytes(bytes: &[u8]) -> Result<Pool, String> {
+    let record: PoolRecord = read(bytes)?;
+    Pool::try_from(record).map_err(|error| error.to_string())
 }
 
 pub(crate) fn sandbox_from_bytes(bytes: &[u8]) -> Result<Sandbox, String> {

@@ -1,5 +1,6 @@
 //! The store contract over both places, and what only a file can do.
 
+use atoll_control::Documents;
 use atoll_engine::Store;
 use atoll_engine::seam::Change;
 use atoll_store::RedbStore;
@@ -19,6 +20,19 @@ async fn a_file_keeps_the_contract() {
         RedbStore::open(&folder.path().join(format!("{number}.redb"))).unwrap()
     })
     .await;
+}
+
+#[tokio::test]
+async fn documents_keep_their_contract_and_outlive_the_store() {
+    contract::documents::run(&RedbStore::in_memory().unwrap()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records.redb");
+    let store = RedbStore::open(&path).unwrap();
+    contract::documents::run(&store).await;
+    assert!(store.put("thing", "big", vec![0; 5 << 20]).await.is_err(), "size is bounded");
+    drop(store);
+    let store = RedbStore::open(&path).unwrap();
+    assert_eq!(store.all("thing").await.unwrap(), [("a".to_owned(), b"1".to_vec())]);
 }
 
 #[tokio::test]

@@ -1,11 +1,9 @@
 //! Records and requests to test with.
 
-use std::collections::BTreeMap;
-
-use atoll_control::Create;
+use atoll_control::{Create, Pool};
 use atoll_core::{
-    Expiry, ImageSource, Isolation, Lifecycle, Network, Resources, Sandbox, SandboxId, SandboxSpec,
-    Snapshot, SnapshotId, SnapshotState, Source, TenantId, Timestamp,
+    ImageSource, Lifecycle, Sandbox, SandboxId, SandboxSpec, Snapshot, SnapshotId, SnapshotState,
+    Source, TenantId, Timestamp,
 };
 
 /// The time at which samples were made.
@@ -21,23 +19,17 @@ pub fn tenant(name: &str) -> TenantId {
 
 /// A plain sandbox of `image`.
 pub fn spec(image: &str) -> SandboxSpec {
-    SandboxSpec {
-        source: Source::Image(ImageSource { reference: image.to_owned(), auth: None }),
-        entrypoint: Vec::new(),
-        env: BTreeMap::new(),
-        resources: Resources::default(),
-        metadata: BTreeMap::new(),
-        extensions: BTreeMap::new(),
-        platform: None,
-        isolation: Isolation::Default,
-        mounts: Vec::new(),
-        network: Network::default(),
-    }
+    SandboxSpec::new(Source::Image(ImageSource { reference: image.to_owned(), auth: None }))
 }
 
 /// A request for a plain sandbox that lives until it is removed.
 pub fn create() -> Create {
-    Create { spec: spec("any"), lifetime: None, on_expiry: Expiry::Kill }
+    Create::new(spec("any"))
+}
+
+/// A warm pool of plain sandboxes.
+pub fn pool(name: &str, size: usize) -> Pool {
+    Pool { name: name.to_owned(), spec: spec("any"), size }
 }
 
 /// A sandbox just asked for.
@@ -51,6 +43,7 @@ pub fn sandbox(id: &str, owner: &str) -> Sandbox {
         spec: spec("any"),
         created_at: NOW,
         access_token: "00112233445566778899aabbccddeeff".to_owned(),
+        stock_of: None,
         life: Lifecycle::new(NOW, None),
     }
 }
@@ -65,6 +58,7 @@ pub fn snapshot(id: &str, of: &str, owner: &str) -> Snapshot {
         tenant: tenant(owner),
         sandbox: SandboxId::parse(of).expect("a sandbox's name is an id"),
         name: None,
+        hidden: false,
         state: SnapshotState::Ready,
         changed_at: NOW,
         created_at: NOW,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use atoll_control::Pool;
 use atoll_core::{Sandbox, SandboxId, Snapshot, SnapshotId, Source};
 use atoll_engine::Store;
 use atoll_engine::seam::{Change, Loaded, StoreError};
@@ -26,6 +27,7 @@ pub struct StoreFaults {
 struct State {
     sandboxes: BTreeMap<SandboxId, Sandbox>,
     snapshots: BTreeMap<SnapshotId, Snapshot>,
+    pools: BTreeMap<String, Pool>,
     faults: Option<(StoreFaults, Seeded)>,
     full: bool,
     /// Number of changes in each commit that worked.
@@ -90,7 +92,20 @@ impl FaultyStore {
         Loaded {
             sandboxes: state.sandboxes.values().cloned().collect(),
             snapshots: state.snapshots.values().cloned().collect(),
+            pools: state.pools.values().cloned().collect(),
         }
+    }
+
+    /// What a crash now would leave, as a store of its own that works.
+    pub fn crash(&self) -> Arc<Self> {
+        let state = self.state();
+        let left = State {
+            sandboxes: state.sandboxes.clone(),
+            snapshots: state.snapshots.clone(),
+            pools: state.pools.clone(),
+            ..State::default()
+        };
+        Arc::new(Self { state: Mutex::new(left), held: watch::Sender::default() })
     }
 
     async fn let_others_run(&self) {
@@ -132,6 +147,12 @@ impl State {
             }
             Change::DropSnapshot(id) => {
                 self.snapshots.remove(&id);
+            }
+            Change::PutPool(pool) => {
+                self.pools.insert(pool.name.clone(), *pool);
+            }
+            Change::DropPool(name) => {
+                self.pools.remove(&name);
             }
         }
     }

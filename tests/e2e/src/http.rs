@@ -39,15 +39,48 @@ impl Client {
 
     /// One exchange. A kept connection that the server has closed meanwhile is replaced once.
     pub fn send(&mut self, method: &str, path: &str, kind: &str, body: &[u8]) -> Result<Answer> {
+        self.send_with(method, path, kind, &[], body)
+    }
+
+    /// One exchange with more headers.
+    pub fn send_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        more: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Answer> {
         let kept = self.stream.is_some();
-        match self.exchange(method, path, kind, body) {
+        let head = self.head(method, path, kind, more, body.len());
+        match self.exchange(method, &head, body) {
             Err(_) if kept => {
                 self.stream = None;
-                self.exchange(method, path, kind, body)
+                self.exchange(method, &head, body)
             }
             answer => answer,
         }
         .with_context(|| format!("{method} {path}"))
+    }
+
+    fn head(
+        &self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        more: &[(&str, &str)],
+        length: usize,
+    ) -> String {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.address);
+        head.push_str(&self.headers);
+        for (name, value) in more {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if length > 0 {
+            head.push_str(&format!("Content-Type: {kind}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {length}\r\n\r\n"));
+        head
     }
 
     /// Sends JSON (or nothing), wants a success, returns its JSON (or null).
@@ -61,18 +94,12 @@ impl Client {
         serde_json::from_slice(&answer.body).with_context(|| format!("{method} {path}: no JSON"))
     }
 
-    fn exchange(&mut self, method: &str, path: &str, kind: &str, body: &[u8]) -> Result<Answer> {
+    fn exchange(&mut self, method: &str, head: &str, body: &[u8]) -> Result<Answer> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.open()?,
         };
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.address);
-        request.push_str(&self.headers);
-        if !body.is_empty() {
-            request.push_str(&format!("Content-Type: {kind}\r\n"));
-        }
-        request.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-        let mut bytes = request.into_bytes();
+        let mut bytes = head.as_bytes().to_vec();
         bytes.extend_from_slice(body);
         stream.get_mut().write_all(&bytes).context("can't send")?;
         let answer = read_answer(&mut stream, method)?;

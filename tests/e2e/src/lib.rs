@@ -1,6 +1,7 @@
 //! A real server on this machine, for tests and measurements: started, driven over HTTP, crashed
 //! or stopped by its process id, and searched for what it left.
 
+pub mod e2b;
 pub mod greeter;
 pub mod http;
 pub mod leftovers;

@@ -1,5 +1,6 @@
 //! A server with its folder, and its key; and a network of fake hosts for its sandboxes.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,8 +35,11 @@ impl World {
 
     /// A server on this folder.
     pub fn serve(&self) -> Result<Server> {
-        let config =
-            format!("{}\n[[tenants]]\nname = \"tests\"\nkeys = [\"{KEY}\"]\n", self.config);
+        let config = format!(
+            "{}\n[code_interpreter]\nbuild = false\n\
+             [[tenants]]\nname = \"tests\"\nkeys = [\"{KEY}\"]\n",
+            self.config
+        );
         Server::start(&self.programs, self.folder.path(), &config)
     }
 
@@ -83,7 +87,12 @@ impl Drop for World {
 
 /// A client with the tests' key.
 pub fn client(server: &Server) -> Client {
-    Client::new(server.address, &[("OPEN-SANDBOX-API-KEY", KEY)])
+    client_of(server.address)
+}
+
+/// A client of whoever listens there, with the tests' key in every door's header.
+pub fn client_of(address: SocketAddr) -> Client {
+    Client::new(address, &[("OPEN-SANDBOX-API-KEY", KEY), ("X-API-Key", KEY)])
 }
 
 /// A network namespace of fake hosts: the only thing that tests' sandboxes can reach.

@@ -35,6 +35,11 @@ async fn runc_keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn gvisor_keeps_the_contract() {
+    holds_for(Isolation::Oci("runsc".into())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn crun_keeps_the_contract() {
     holds_for(Isolation::Oci("crun".into())).await;
 }

@@ -18,8 +18,12 @@ const SAME_FILES: &str = "bench";
 const BASE: &str = "base";
 
 /// The measured server is what an operator gets who configures nothing but an image.
-pub(super) fn config(layout: &Path) -> String {
-    format!("[images.aliases]\n{SAME_FILES} = \"oci:{}\"\n", layout.display())
+pub(super) fn config(layout: &Path, interpreter: &Path) -> String {
+    format!(
+        "[images.aliases]\n{SAME_FILES} = \"oci:{}\"\n[code_interpreter]\nfolder = \"{}\"\n",
+        layout.display(),
+        interpreter.display()
+    )
 }
 
 /// What `life` measures, in the order of its series.
@@ -54,12 +58,18 @@ impl Atoll {
         let key = std::fs::read_to_string(folder.join("data/api-key"))
             .context("the server has written no api-key")?;
         let key = key.trim().to_owned();
-        let client = Client::new(server.address, &[("OPEN-SANDBOX-API-KEY", &key)]);
+        let headers = [("OPEN-SANDBOX-API-KEY", key.as_str()), ("X-API-Key", &key)];
+        let client = Client::new(server.address, &headers);
         Ok(Self { address: server.address, key, client })
     }
 
     fn another(&self) -> Client {
         Client::new(self.address, &[("OPEN-SANDBOX-API-KEY", &self.key)])
+    }
+
+    /// The client itself, for other ways to drive the server.
+    pub(super) fn client(&mut self) -> &mut Client {
+        &mut self.client
     }
 
     /// One sandbox from create to delete.

@@ -22,7 +22,7 @@ const ROWS: &[Row] = &[
     row(CORE, &[], "decisions are pure"),
     row(CONTROL, &[CORE], "the trait speaks domain words only"),
     row(ENGINE, &[CORE, CONTROL], "the loop knows neither doors nor runtimes"),
-    row("atoll-store", &[CORE, ENGINE], "a store implements a seam of the engine"),
+    row("atoll-store", &[CORE, CONTROL, ENGINE], "a store implements a seam of the engine"),
     row("atoll-runtime-sim", &[CORE, CONTROL, ENGINE], "a runtime implements a seam of the engine"),
     row(
         "atoll-runtime-local",
@@ -31,13 +31,25 @@ const ROWS: &[Row] = &[
     ),
     row("atoll-image", &[], "images know nothing of sandboxes"),
     row("atoll-guest", &[], "guest operations run inside, alone"),
+    row("atoll-interpreter-image", &[], "a tree of files knows nothing of sandboxes"),
     row("atoll-proxy", &[CORE, CONTROL], "the data path makes no lifecycle decisions"),
+    row("atoll-vault", &[CORE, CONTROL], "a service beside the lifecycle, over documents"),
     row(
         "atoll-opensandbox",
         &[CORE, CONTROL, "atoll-guest", "atoll-proxy"],
         "a door knows no runtime, store or other door",
     ),
-    row("atoll-agent", &["atoll-guest", "atoll-opensandbox"], "the agent is a guest, not a server"),
+    row(
+        "atoll-e2b",
+        &[CORE, CONTROL, "atoll-guest", "atoll-proxy", "atoll-template", "atoll-vault"],
+        "a door knows no runtime, store or other door",
+    ),
+    row("atoll-template", &[CORE, CONTROL], "builds drive sandboxes like any caller of the trait"),
+    row(
+        "atoll-agent",
+        &["atoll-guest", "atoll-opensandbox", "atoll-e2b"],
+        "the agent is a guest, not a server",
+    ),
     row(
         "atoll-server",
         &[
@@ -50,6 +62,10 @@ const ROWS: &[Row] = &[
             "atoll-runtime-local",
             "atoll-runtime-sim",
             "atoll-opensandbox",
+            "atoll-e2b",
+            "atoll-vault",
+            "atoll-template",
+            "atoll-interpreter-image",
         ],
         "wiring happens here, but not inside sandboxes",
     ),
@@ -69,18 +85,26 @@ const TESTS_MAY_USE: &[&str] = &[
     "atoll-store",
     "atoll-guest",
     "atoll-opensandbox",
+    "atoll-e2b",
 ];
 
 /// Libraries that only some crates may touch, and why.
 const RESERVED: &[(&str, &[&str], &str)] = &[
     (
         "axum",
-        &["atoll-opensandbox", "atoll-agent", "atoll-proxy", "atoll-server"],
+        &["atoll-opensandbox", "atoll-e2b", "atoll-agent", "atoll-proxy", "atoll-server"],
         "HTTP is an edge",
     ),
     (
         "hyper",
-        &["atoll-opensandbox", "atoll-agent", "atoll-proxy", "atoll-server"],
+        &[
+            "atoll-opensandbox",
+            "atoll-e2b",
+            "atoll-agent",
+            "atoll-proxy",
+            "atoll-server",
+            "atoll-template",
+        ],
         "HTTP is an edge",
     ),
     ("reqwest", &["atoll-image", "atoll-cli"], "only pulls and client verbs call out"),

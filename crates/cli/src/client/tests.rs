@@ -211,3 +211,29 @@ fn the_key_of_a_local_server_is_found() {
     let given = Client::new("http://127.0.0.1:1", Some("mine".to_owned()), folder.path()).unwrap();
     assert_eq!(given.key.as_deref(), Some("mine"));
 }
+
+#[tokio::test]
+async fn pools_are_declared_listed_and_forgotten() {
+    let pool = |name: String, size: u64| {
+        json!({"name": name, "template": "base", "size": size, "ready": 1, "starting": 0,
+            "waiting": 0, "hits": 0, "misses": 0, "trouble": null})
+    };
+    let set = move |Path(name): Path<String>, body: String| async move {
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["template"], "base");
+        pool(name, body["size"].as_u64().unwrap()).to_string()
+    };
+    let list = move || async move { json!({"pools": [pool("warm".to_owned(), 2)]}).to_string() };
+    let forget = || async { StatusCode::NO_CONTENT };
+    let router = Router::new()
+        .route("/atoll/v1/pools", get(list))
+        .route("/atoll/v1/pools/{name}", axum::routing::put(set).delete(forget));
+    let client = client_of(router).await;
+    let made = client.set_pool("warm", "base", 2).await.unwrap();
+    assert_eq!((&made["name"], &made["size"]), (&json!("warm"), &json!(2)));
+    assert_eq!(client.pools().await.unwrap().len(), 1);
+    client.remove_pool("warm").await.unwrap();
+    for name in ["", "..", "a/b", "a?b"] {
+        assert!(matches!(client.remove_pool(name).await, Err(Error::Usage(_))), "{name:?}");
+    }
+}

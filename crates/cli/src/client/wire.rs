@@ -48,6 +48,26 @@ pub(crate) struct Status {
     pub message: String,
 }
 
+/// All warm pools as the server sent them.
+#[derive(Deserialize)]
+pub(crate) struct PoolPage {
+    pub pools: Vec<Value>,
+}
+
+/// A warm pool as the server shows it.
+#[derive(Deserialize)]
+pub(crate) struct PoolRow {
+    pub name: String,
+    pub template: Option<String>,
+    pub size: u64,
+    pub ready: u64,
+    pub starting: u64,
+    pub waiting: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub trouble: Option<String>,
+}
+
 /// What OpenSandbox has no place for.
 #[derive(Deserialize)]
 pub(crate) struct Detail {

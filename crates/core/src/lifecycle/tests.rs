@@ -1,11 +1,14 @@
 //! The product of all wishes and phases: this table is the specification.
 
-use super::{Action, Deadline, Desired, Exit, Expiry, Failure, Lifecycle, Observed, Phase, Wish};
+use super::{
+    Action, Deadline, Desired, Exit, Expiry, Failure, Keep, Lifecycle, Observed, Phase, Wish,
+};
 use crate::diagnostic::Diagnostic;
 use crate::time::Timestamp;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
-const WISHES: [Wish; 3] = [Wish::Pause, Wish::Resume, Wish::Kill];
+const WISHES: [Wish; 4] =
+    [Wish::Pause(Keep::Memory), Wish::Pause(Keep::Files), Wish::Resume, Wish::Kill];
 
 /// A runtime that always does as told.
 fn obey(life: &mut Lifecycle, action: Action) {
@@ -28,7 +31,7 @@ fn at(phase: Phase) -> Lifecycle {
         Phase::Running => start(&mut life),
         Phase::Pausing | Phase::Paused | Phase::Resuming => {
             start(&mut life);
-            life.request(Wish::Pause, NOW).unwrap();
+            life.request(Wish::Pause(Keep::Memory), NOW).unwrap();
             if phase != Phase::Pausing {
                 obey(&mut life, Action::Pause);
             }
@@ -72,14 +75,14 @@ fn every_wish_in_every_phase_settles_where_it_should() {
             let expected = match (wish, phase) {
                 (Wish::Kill, _) | (_, Phase::Gone | Phase::Stopping) => Phase::Gone,
                 (_, Phase::Ended | Phase::Failed) => phase,
-                (Wish::Pause, Phase::Running) | (_, Phase::Pausing) => Phase::Paused,
-                (Wish::Pause, Phase::Paused) => Phase::Paused,
+                (Wish::Pause(_), Phase::Running) | (_, Phase::Pausing) => Phase::Paused,
+                (Wish::Pause(_), Phase::Paused) => Phase::Paused,
                 _ => Phase::Running,
             };
             assert_eq!(life.phase(), expected, "{wish:?} at {phase:?}: {answer:?}");
             let allowed = match wish {
                 Wish::Kill => true,
-                Wish::Pause => phase == Phase::Running,
+                Wish::Pause(_) => phase == Phase::Running,
                 Wish::Resume => phase == Phase::Paused,
             };
             assert_eq!(answer.is_ok(), allowed, "{wish:?} at {phase:?}");
@@ -93,7 +96,7 @@ fn killing_wins_over_everything_and_twice_is_fine() {
         let mut life = at(phase);
         life.request(Wish::Kill, NOW).unwrap();
         life.request(Wish::Kill, NOW).unwrap();
-        assert!(life.request(Wish::Pause, NOW).is_err());
+        assert!(life.request(Wish::Pause(Keep::Memory), NOW).is_err());
         settle(&mut life);
         assert!(life.is_over(), "{phase:?}");
     }
@@ -144,7 +147,8 @@ fn an_entrypoint_that_never_ran_is_told_from_one_that_failed() {
 
 #[test]
 fn a_deadline_is_a_wish_made_by_the_clock() {
-    for (then, phase) in [(Expiry::Kill, Phase::Gone), (Expiry::Pause, Phase::Paused)] {
+    let pause = Expiry::Pause(Keep::Files);
+    for (then, phase) in [(Expiry::Kill, Phase::Gone), (pause, Phase::Paused)] {
         let mut life = at(Phase::Running);
         life.set_deadline(Some(Deadline { at: NOW, then }));
         assert!(!life.tick(Timestamp::from_micros(999_999)));
@@ -198,4 +202,72 @@ fn parts_make_the_same_record_again() {
         let life = at(phase);
         assert_eq!(Lifecycle::from_parts(life.to_parts()), life);
     }
+}
+
+#[test]
+fn a_pause_keeps_what_was_asked_for_last() {
+    for keep in [Keep::Memory, Keep::Files] {
+        let mut life = at(Phase::Running);
+        life.request(Wish::Pause(keep), NOW).unwrap();
+        settle(&mut life);
+        assert_eq!((life.phase(), life.keep()), (Phase::Paused, keep));
+        let other = if keep == Keep::Memory { Keep::Files } else { Keep::Memory };
+        // Its time is up while it is paused: how it was paused stays true.
+        life.set_deadline(Some(Deadline { at: NOW, then: Expiry::Pause(other) }));
+        life.tick(NOW);
+        assert_eq!(life.keep(), keep);
+        life.request(Wish::Resume, NOW).unwrap();
+        settle(&mut life);
+        life.set_deadline(Some(Deadline { at: NOW, then: Expiry::Pause(other) }));
+        life.tick(NOW);
+        assert_eq!(life.keep(), other);
+    }
+}
+
+#[test]
+fn extending_never_shortens_and_never_invents_a_deadline() {
+    let at = Timestamp::from_micros;
+    let deadline = |micros| Deadline { at: at(micros), then: Expiry::Kill };
+    for (present, wanted, expected) in [
+        (None, 5, None),
+        (Some(deadline(4)), 5, Some(deadline(5))),
+        (Some(deadline(6)), 5, Some(deadline(6))),
+        (Some(deadline(5)), 5, Some(deadline(5))),
+    ] {
+        let mut life = Lifecycle::new(NOW, present);
+        life.extend(deadline(wanted));
+        assert_eq!(life.deadline(), expected, "{present:?}");
+    }
+}
+
+#[test]
+fn waking_resumes_what_is_paused_and_nothing_else() {
+    let until = Timestamp::from_micros(9_000_000);
+    for phase in Phase::ALL {
+        let mut life = at(phase);
+        let answer = life.wake(until, NOW);
+        let allowed = matches!(phase, Phase::Running | Phase::Resuming | Phase::Paused);
+        assert_eq!(answer.is_ok(), allowed, "{phase:?}");
+        if allowed {
+            settle(&mut life);
+            assert_eq!(life.phase(), Phase::Running);
+            assert_eq!(life.deadline(), None, "one without a deadline gets none");
+        }
+    }
+}
+
+#[test]
+fn waking_brings_back_the_deadline_that_put_it_to_sleep() {
+    let then = Expiry::Pause(Keep::Files);
+    let until = Timestamp::from_micros(9_000_000);
+    let mut life = at(Phase::Running);
+    life.set_deadline(Some(Deadline { at: NOW, then }));
+    life.tick(NOW);
+    settle(&mut life);
+    assert_eq!((life.phase(), life.deadline(), life.expiry()), (Phase::Paused, None, Some(then)));
+    life.wake(until, NOW).unwrap();
+    assert_eq!(life.deadline(), Some(Deadline { at: until, then }));
+    let before = life.clone();
+    life.wake(Timestamp::from_micros(99_000_000), NOW).unwrap();
+    assert_eq!(life, before, "who comes second changes nothing");
 }

@@ -99,9 +99,11 @@ impl Lifecycle {
         Parts {
             desired: self.desired,
             phase: self.phase,
+            keep: self.keep,
             holds: self.holds,
             generation: self.generation,
             deadline: self.deadline,
+            expiry: self.expiry,
             changed_at: self.changed_at,
             attempts: self.attempts,
             retry_at: self.retry_at,
@@ -115,9 +117,11 @@ impl Lifecycle {
         Self {
             desired: parts.desired,
             phase: parts.phase,
+            keep: parts.keep,
             holds: parts.holds,
             generation: parts.generation,
             deadline: parts.deadline,
+            expiry: parts.expiry,
             changed_at: parts.changed_at,
             attempts: parts.attempts,
             retry_at: parts.retry_at,

@@ -5,10 +5,12 @@ use std::time::Duration;
 use atoll_core::lifecycle::Failure;
 use atoll_core::{
     Action, Desired, Diagnostic, Lifecycle, Observed, Phase, Sandbox, SandboxId, Source, Timestamp,
+    Wish,
 };
 use tokio::sync::oneshot;
 
 use super::jobs::{Done, Outcome, panicked};
+use super::lanes::Lane;
 use super::ledger::Key;
 use super::record::{Deferred, Record, Work, WorkKind};
 use super::{Actor, Edit};
@@ -33,11 +35,13 @@ impl Actor {
     }
 
     pub(super) fn next_timer(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| *at)
+        let first = self.timers.first().map(|(at, _)| *at);
+        first.into_iter().chain(self.next_stock_timer()).min()
     }
 
     pub(super) fn time_passed(&mut self) {
         let now = self.now();
+        self.stock_time_passed();
         while let Some((at, id)) = self.timers.first().cloned().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, id.clone()));
             if let Some(record) = self.sandboxes.get_mut(&id) {
@@ -57,6 +61,10 @@ impl Actor {
         let unsaved = self.ledger.is_unsaved(&key);
         if record.is_visible() && life.deadline().is_some_and(|d| d.at <= now) && !unsaved {
             self.edit(id, Edit::Expire, None);
+            return;
+        }
+        if record.abandoned && record.is_alive() && !record.is_undecided() && !unsaved {
+            self.edit(id, Edit::Wish(Wish::Kill), None);
             return;
         }
         if let Some(work) = &mut record.work {
@@ -86,8 +94,9 @@ impl Actor {
                 return;
             }
         };
-        if self.lanes.enter(&kind, id) {
-            self.begin(id, kind, now);
+        let lane = record.lane(&kind);
+        if self.lanes.enter(lane, id) {
+            self.begin(id, kind, lane, now);
         }
     }
 
@@ -109,7 +118,7 @@ impl Actor {
         }
     }
 
-    fn begin(&mut self, id: &SandboxId, kind: WorkKind, now: Timestamp) {
+    fn begin(&mut self, id: &SandboxId, kind: WorkKind, lane: Lane, now: Timestamp) {
         let epoch = self.next_epoch();
         if let WorkKind::Act(action) = &kind {
             self.learn(id, |life| life.began(*action, now));
@@ -118,7 +127,7 @@ impl Actor {
         record.touched = epoch;
         let (cancel, cancelled) = oneshot::channel();
         let cancel = (kind == WorkKind::Act(Action::Create)).then_some(cancel);
-        record.work = Some(Work { kind: kind.clone(), cancel });
+        record.work = Some(Work { kind: kind.clone(), lane, cancel });
         count(&self.counters.in_flight, 1);
         let (runtime, id) = (self.runtime.clone(), id.clone());
         match kind {
@@ -156,7 +165,7 @@ impl Actor {
         let record = self.sandboxes.get_mut(id)?;
         let work = record.work.take()?;
         record.touched = epoch;
-        self.lanes.leave(&work.kind);
+        self.lanes.leave(work.lane);
         self.counters.in_flight.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         Some(work.kind)
     }
@@ -204,13 +213,18 @@ impl Actor {
         }
         let phase = next.life.phase();
         let fails = phase == Phase::Failed && record.sandbox.life.phase() != Phase::Failed;
-        count(&self.counters.failures, usize::from(fails));
+        count(&self.counters.failures, usize::from(fails && next.stock_of.is_none()));
+        let claimed =
+            record.claimed_since.take_if(|_| !matches!(phase, Phase::Queued | Phase::Starting));
         if !matches!(phase, Phase::Queued | Phase::Starting) {
             record.auth = None;
             record.interrupted = false;
         }
         self.put(id, next);
         self.ledger.mark(Key::Sandbox(id.clone()));
+        if let Some(since) = claimed.filter(|_| phase == Phase::Running) {
+            self.claim_done(since);
+        }
     }
 
     pub(super) fn observe(&mut self, id: &SandboxId, seen: &Observed) {

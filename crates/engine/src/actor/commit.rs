@@ -35,6 +35,7 @@ impl Actor {
                     None => put_or_drop(&record.sandbox),
                 })
             }
+            Key::Pool(name) => self.pool_change(name),
             Key::Snapshot(id) => {
                 let record = self.snapshots.get_mut(id)?;
                 Some(match &mut record.proposal {
@@ -68,6 +69,7 @@ impl Actor {
             match key {
                 Key::Sandbox(id) => self.sandbox_committed(&id, &result),
                 Key::Snapshot(id) => self.snapshot_committed(&id, &result),
+                Key::Pool(name) => self.pool_committed(&name, &result),
             }
         }
     }
@@ -76,6 +78,7 @@ impl Actor {
         self.decide(id, result);
         self.take_backlog(id);
         let Some(record) = self.sandboxes.get(id) else { return };
+        self.tend |= record.sandbox.stock_of.is_some();
         let settled = result.is_ok() && !self.ledger.is_dirty(&Key::Sandbox(id.clone()));
         let idle = record.proposal.is_none() && record.work.is_none();
         if settled && idle && record.snapshots.is_empty() && record.sandbox.life.is_over() {
@@ -90,13 +93,13 @@ impl Actor {
         let Some(record) = self.sandboxes.get_mut(id) else { return };
         let Some(proposal) = record.proposal.take_if(|proposal| proposal.sent) else { return };
         let created = !record.accepted;
+        let counts = proposal.next.stock_of.is_none();
         let answer = match result {
             Ok(()) => {
                 record.accepted = true;
-                let ends = record.sandbox.life.desired() != Desired::Gone
-                    && proposal.next.life.desired() == Desired::Gone;
-                count(&self.counters.creates, usize::from(created));
-                count(&self.counters.kills, usize::from(ends));
+                let ends = record.is_alive() && proposal.next.life.desired() == Desired::Gone;
+                count(&self.counters.creates, usize::from(created && counts));
+                count(&self.counters.kills, usize::from(ends && counts));
                 self.put(id, proposal.next);
                 self.sandboxes.get(id).map(|record| Arc::clone(&record.sandbox))
             }
@@ -105,7 +108,11 @@ impl Actor {
                 let mut next = proposal.next;
                 let now = self.now();
                 next.life.request(Wish::Kill, now).expect("killing is always allowed");
+                let pool = next.stock_of.clone();
                 self.put(id, next);
+                if let (Some(pool), Err(error)) = (pool, result) {
+                    self.stock_failed(&pool, error.message());
+                }
                 None
             }
             // The failed commit may have reached the disk: the record stays marked, so that the
@@ -136,6 +143,7 @@ impl Actor {
     }
 
     fn forget(&mut self, id: &SandboxId) {
+        self.sweep = true;
         if let Some(at) = self.sandboxes.remove(id).and_then(|record| record.timer) {
             self.timers.remove(&(at, id.clone()));
         }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use atoll_control::MetadataPatch;
 use atoll_core::{
-    Action, Deadline, Desired, Error, ErrorKind, RegistryAuth, Result, Sandbox, SandboxId,
-    SnapshotState, Source, Timestamp, Wish,
+    Deadline, Desired, Error, ErrorKind, Phase, Result, Sandbox, SandboxId, SnapshotState, Source,
+    Timestamp, Wish,
 };
 
 use super::ledger::Key;
-use super::record::{Deferred, Proposal, Record};
+use super::record::{Deferred, Proposal, Record, SnapshotRecord};
 use super::{Actor, Reply};
 
 /// A change of one record.
@@ -17,7 +17,10 @@ use super::{Actor, Reply};
 pub(crate) enum Edit {
     Wish(Wish),
     Deadline(Option<Deadline>),
+    Extend(Deadline),
     Metadata(MetadataPatch),
+    /// Resume it if it is paused, to live until then at least.
+    Wake(Timestamp),
     /// The clock's own wish.
     Expire,
 }
@@ -27,6 +30,7 @@ impl Edit {
         match self {
             Self::Wish(wish) => sandbox.life.request(wish, now)?,
             Self::Deadline(deadline) => sandbox.life.set_deadline(deadline),
+            Self::Extend(deadline) => sandbox.life.extend(deadline),
             Self::Metadata(patch) => {
                 for (key, value) in patch {
                     match value {
@@ -35,6 +39,7 @@ impl Edit {
                     };
                 }
             }
+            Self::Wake(until) => sandbox.life.wake(until, now)?,
             Self::Expire => {
                 sandbox.life.tick(now);
             }
@@ -52,31 +57,22 @@ fn exhausted(what: &str, max: usize) -> Error {
 }
 
 impl Actor {
-    pub(super) fn create(
-        &mut self,
-        mut sandbox: Sandbox,
-        auth: Option<RegistryAuth>,
-        reply: Reply<Arc<Sandbox>>,
-    ) {
-        if let Err(error) = self.admit(&sandbox) {
-            let _caller_gone = reply.send(Err(error));
-            return;
-        }
-        // Written as begun: the creation starts at once, while the record is on its way to disk.
-        sandbox.life.began(Action::Create, self.now());
-        let id = sandbox.id.clone();
-        *self.living.entry(sandbox.tenant.clone()).or_default() += 1;
-        let mut record = Record::new(sandbox.clone());
-        record.accepted = false;
-        record.auth = auth;
-        record.proposal = Some(Proposal { next: sandbox, reply: Some(reply), sent: false });
+    /// Begins what `record` proposes.
+    pub(super) fn accept(&mut self, mut record: Record) {
+        let id = record.sandbox.id.clone();
         record.touched = self.next_epoch();
+        if record.sandbox.stock_of.is_none() {
+            *self.living.entry(record.sandbox.tenant.clone()).or_default() += 1;
+            self.ledger.mark_urgent(Key::Sandbox(id.clone()));
+        } else {
+            self.ledger.mark(Key::Sandbox(id.clone()));
+        }
         self.sandboxes.insert(id.clone(), record);
-        self.ledger.mark_urgent(Key::Sandbox(id.clone()));
+        self.index_stock(&id);
         self.advance(&id);
     }
 
-    fn admit(&self, sandbox: &Sandbox) -> Result<()> {
+    pub(super) fn admit(&self, sandbox: &Sandbox) -> Result<()> {
         let max = self.config.sandboxes_per_tenant_max;
         if self.living.get(&sandbox.tenant).is_some_and(|count| *count >= max) {
             return Err(exhausted("sandboxes", max));
@@ -102,8 +98,11 @@ impl Actor {
 
     pub(super) fn admit_snapshot(&self, sandbox: &Sandbox) -> Result<()> {
         let max = self.config.snapshots_per_tenant_max;
-        let tenants = self.snapshots.values().filter(|r| r.snapshot.tenant == sandbox.tenant);
-        if tenants.filter(|record| !record.gone).count() >= max {
+        let counts = |record: &&SnapshotRecord| {
+            let snapshot = &record.snapshot;
+            snapshot.tenant == sandbox.tenant && !snapshot.hidden && !record.gone
+        };
+        if self.snapshots.values().filter(counts).count() >= max {
             return Err(exhausted("snapshots", max));
         }
         Ok(())
@@ -116,7 +115,8 @@ impl Actor {
                 let _caller_gone = reply.send(result);
             }
         };
-        let Some(record) = self.sandboxes.get_mut(id).filter(|record| record.is_visible()) else {
+        let there = |record: &&mut Record| record.accepted && record.is_alive();
+        let Some(record) = self.sandboxes.get_mut(id).filter(there) else {
             answer(reply, Err(Error::not_found(format_args!("sandbox {id}"))));
             return;
         };
@@ -127,6 +127,11 @@ impl Actor {
         let mut next = Sandbox::clone(&record.sandbox);
         if let Err(error) = edit.apply(&mut next, now) {
             answer(reply, Err(error));
+            return;
+        }
+        if next == *record.sandbox {
+            // Nothing to write: the wishes in it are durable.
+            answer(reply, Ok(record.sandbox.clone()));
             return;
         }
         record.proposal = Some(Proposal { next, reply, sent: false });
@@ -144,10 +149,14 @@ impl Actor {
         } else {
             self.view.hide(&record.sandbox);
         }
-        if ends {
+        let over =
+            matches!(record.sandbox.life.phase(), Phase::Ended | Phase::Failed | Phase::Gone);
+        self.sweep |= over;
+        if ends && record.sandbox.stock_of.is_none() {
             let tenant = record.sandbox.tenant.clone();
             self.forget_living(&tenant);
         }
+        self.index_stock(id);
     }
 
     fn forget_living(&mut self, tenant: &atoll_core::TenantId) {

@@ -15,6 +15,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(super) enum Key {
     Sandbox(SandboxId),
     Snapshot(SnapshotId),
+    Pool(String),
 }
 
 #[derive(Default)]

@@ -14,6 +14,12 @@ fn is_up(phase: Phase) -> bool {
     matches!(phase, Phase::Running | Phase::Pausing | Phase::Paused | Phase::Resuming)
 }
 
+/// A creation is done when the runtime says so, not when something is seen to run: stock runs
+/// before it is what its new owner asked for. The plan repeats the creation, which answers.
+fn is_news(phase: Phase, seen: &Observed) -> bool {
+    !(matches!(phase, Phase::Queued | Phase::Starting) && *seen == Observed::Running)
+}
+
 impl Actor {
     /// Something may have happened to `id`.
     pub(super) fn hint(&mut self, id: &SandboxId) {
@@ -49,6 +55,7 @@ impl Actor {
         record.observing = false;
         match result {
             Ok(_) if record.work.is_some() || record.touched > epoch => record.look_again = true,
+            Ok(seen) if !is_news(record.sandbox.life.phase(), &seen) => {}
             Ok(seen) if record.proposal.is_some() => {
                 record.backlog.push_back(Deferred::Seen(seen));
             }
@@ -68,6 +75,9 @@ impl Actor {
             all.iter().for_each(|id| self.advance(id));
         }
         self.clock_seen = now;
+        self.tend = true;
+        self.sweep = true;
+        self.stock_time_passed();
         if std::mem::replace(&mut self.looking, true) {
             return;
         }
@@ -102,6 +112,7 @@ impl Actor {
             match listed.get(&id) {
                 // Half-made or half-removed: something is there, and the plan deals with it.
                 Some(Observed::Absent) if !is_up(phase) => {}
+                Some(seen) if !is_news(phase, seen) => {}
                 Some(seen) => self.observe(&id, seen),
                 // A creation that waits for its turn has nothing to show yet.
                 None if matches!(phase, Phase::Queued | Phase::Starting) => {}

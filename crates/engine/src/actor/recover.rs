@@ -1,12 +1,15 @@
 //! Going on where a former engine stopped or crashed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use atoll_core::{Error, Phase, Result, SnapshotId, SnapshotState};
+use atoll_core::{
+    Desired, Error, Observed, Phase, Result, Sandbox, SandboxId, SnapshotId, SnapshotState, Wish,
+};
 
 use super::Actor;
 use super::ledger::Key;
+use super::pools::PoolRecord;
 use super::record::{Record, SnapshotRecord};
 
 impl Actor {
@@ -21,9 +24,12 @@ impl Actor {
         let kept = self.runtime.snapshots().await.map_err(|error| {
             Error::unavailable(format!("the runtime can't tell which snapshots exist: {error}"))
         })?;
+        for pool in loaded.pools {
+            self.pools.insert(pool.name.clone(), PoolRecord::declared(pool));
+        }
         for sandbox in loaded.sandboxes {
             let id = sandbox.id.clone();
-            if sandbox.life.desired() != atoll_core::Desired::Gone {
+            if sandbox.life.desired() != Desired::Gone && sandbox.stock_of.is_none() {
                 *self.living.entry(sandbox.tenant.clone()).or_default() += 1;
             }
             let mut record = Record::new(sandbox.clone());
@@ -31,9 +37,30 @@ impl Actor {
             self.sandboxes.insert(id.clone(), record);
             self.put(&id, sandbox);
         }
-        self.compare(listed.into_iter().collect(), self.epoch);
+        let listed: BTreeMap<_, _> = listed.into_iter().collect();
+        self.recover_stock(&listed).await;
+        self.compare(listed, self.epoch);
         self.recover_snapshots(loaded.snapshots, kept.into_iter().collect());
+        (self.tend, self.sweep) = (true, true);
         Ok(())
+    }
+
+    /// A claim tells a sandbox its owner's secrets while the record of that is on its way to disk.
+    /// After a crash between the two it looks like stock; the runtime knows better.
+    async fn recover_stock(&mut self, listed: &BTreeMap<SandboxId, Observed>) {
+        let stock = self.sandboxes.values().map(|record| record.sandbox.clone());
+        let stock = stock.filter(|s| s.stock_of.is_some() && s.life.desired() != Desired::Gone);
+        let stock: Vec<_> = stock.filter(|sandbox| listed.contains_key(&sandbox.id)).collect();
+        let now = self.now();
+        for sandbox in stock {
+            if self.runtime.is_untouched(&sandbox).await {
+                continue;
+            }
+            let mut next = Sandbox::clone(&sandbox);
+            next.life.request(Wish::Kill, now).expect("killing is always allowed");
+            self.put(&sandbox.id, next);
+            self.ledger.mark(Key::Sandbox(sandbox.id.clone()));
+        }
     }
 
     fn recover_snapshots(

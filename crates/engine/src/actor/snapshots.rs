@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_core::{Error, Phase, Result, SandboxId, Snapshot, SnapshotId, SnapshotState, Source};
+use atoll_core::{
+    Error, Phase, Result, Sandbox, SandboxId, Snapshot, SnapshotId, SnapshotState, Source,
+};
 
 use super::jobs::Done;
 use super::ledger::Key;
@@ -24,12 +26,8 @@ impl Actor {
     ) {
         match self.propose_snapshot(id, snapshot.clone(), name) {
             Ok(next) => {
-                let record = SnapshotRecord {
-                    snapshot: Arc::new(next.clone()),
-                    proposal: Some(Proposal { next, reply: Some(reply), sent: false }),
-                    accepted: false,
-                    gone: false,
-                };
+                let proposal = Proposal { next: next.clone(), reply: Some(reply), sent: false };
+                let record = SnapshotRecord::proposed(next, proposal);
                 self.snapshots.insert(snapshot.clone(), record);
                 self.ledger.mark_urgent(Key::Snapshot(snapshot));
             }
@@ -39,7 +37,7 @@ impl Actor {
         }
     }
 
-    fn propose_snapshot(
+    pub(super) fn propose_snapshot(
         &self,
         id: &SandboxId,
         snapshot: SnapshotId,
@@ -62,6 +60,7 @@ impl Actor {
             tenant: record.sandbox.tenant.clone(),
             sandbox: id.clone(),
             name,
+            hidden: false,
             state: SnapshotState::Creating,
             changed_at: now,
             created_at: now,
@@ -94,6 +93,7 @@ impl Actor {
         record.snapshot = Arc::new(next);
         self.view.show_snapshot(&record.snapshot);
         self.ledger.mark(Key::Snapshot(id.clone()));
+        self.go_on_with_fork(id);
     }
 
     pub(super) fn delete_snapshot(&mut self, id: &SnapshotId, reply: Reply<Arc<Snapshot>>) {
@@ -132,9 +132,14 @@ impl Actor {
             return Err(Error::conflict(format!("snapshot {id} is being removed")));
         }
         if let Some(user) = self.user_of(id) {
-            return Err(Error::conflict(format!(
-                "sandbox {user} runs on snapshot {id}; remove the sandbox first"
-            )));
+            let message = match &user.stock_of {
+                Some(pool) => format!("pool {pool} is made from snapshot {id}; remove it first"),
+                None => {
+                    let user = &user.id;
+                    format!("sandbox {user} runs on snapshot {id}; remove the sandbox first")
+                }
+            };
+            return Err(Error::conflict(message));
         }
         let now = self.now();
         let state = SnapshotState::Deleting;
@@ -142,18 +147,20 @@ impl Actor {
     }
 
     /// A sandbox whose files are those of the snapshot.
-    fn user_of(&self, snapshot: &SnapshotId) -> Option<&SandboxId> {
+    fn user_of(&self, snapshot: &SnapshotId) -> Option<&Sandbox> {
         let uses = |source: &Source| matches!(source, Source::Snapshot(id) if id == snapshot);
         let alive = |phase| !matches!(phase, Phase::Ended | Phase::Failed | Phase::Gone);
-        self.sandboxes.iter().find_map(|(id, record)| {
-            let sandbox = &record.sandbox;
-            let removed = record.accepted && !record.is_visible();
-            (uses(&sandbox.spec.source) && alive(sandbox.life.phase()) && !removed).then_some(id)
+        self.sandboxes.values().find_map(|record| {
+            let sandbox = &*record.sandbox;
+            let removed = record.accepted && !record.is_alive();
+            (uses(&sandbox.spec.source) && alive(sandbox.life.phase()) && !removed)
+                .then_some(sandbox)
         })
     }
 
     pub(super) fn snapshot_committed(&mut self, id: &SnapshotId, result: &Result<()>) {
         let unchanged = !self.ledger.is_dirty(&Key::Snapshot(id.clone()));
+        self.sweep = true;
         let Some(record) = self.snapshots.get_mut(id) else { return };
         if let Some(proposal) = record.proposal.take_if(|proposal| proposal.sent) {
             let answer = match result {
@@ -175,6 +182,7 @@ impl Actor {
             if result.is_ok() {
                 self.snapshot_accepted(id);
             }
+            self.go_on_with_fork(id);
         } else if record.gone && result.is_ok() && unchanged {
             self.snapshots.remove(id);
         }

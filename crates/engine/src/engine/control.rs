@@ -5,19 +5,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use atoll_control::{
-    Access, BoxedIo, Control, Create, Filter, LogTail, MetadataPatch, Page, Paging, Port,
+    Access, BoxedIo, Control, Create, Filter, LogTail, MetadataPatch, Page, Paging, Port, Sample,
     SnapshotFilter, Usage,
 };
 use atoll_core::{
-    Action, Deadline, Error, Lifecycle, Phase, Result, Sandbox, SandboxId, Snapshot, SnapshotId,
-    Source, TenantId, Wish,
+    Action, Deadline, Error, Keep, Lifecycle, Phase, Result, Sandbox, SandboxId, Snapshot,
+    SnapshotId, Source, TenantId, Wish,
 };
+use tokio::sync::oneshot;
 
-use super::Engine;
-use crate::actor::{Edit, Request};
+use super::{Engine, stopped};
+use crate::actor::{Edit, ForkRequest, Request};
 use crate::ids;
+use crate::interest::Interest;
 
-fn no_sandbox(id: &SandboxId) -> Error {
+/// Copies one request may ask for.
+const FORKS_MAX: usize = 100;
+
+pub(super) fn no_sandbox(id: &SandboxId) -> Error {
     Error::not_found(format_args!("sandbox {id}"))
 }
 
@@ -31,39 +36,16 @@ fn is_at_rest(life: &Lifecycle) -> bool {
     matches!(life.plan(), None | Some(Action::Remove))
 }
 
-/// Takes as long for a wrong token as for the right one.
-fn same_token(given: &str, right: &str) -> bool {
-    let pairs = given.bytes().zip(right.bytes());
-    given.len() == right.len() && pairs.fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
-}
-
 impl Engine {
-    fn visible(&self, tenant: &TenantId, id: &SandboxId) -> Result<Arc<Sandbox>> {
+    pub(super) fn visible(&self, tenant: &TenantId, id: &SandboxId) -> Result<Arc<Sandbox>> {
         let sandbox = self.0.view.sandbox(id).filter(|sandbox| sandbox.tenant == *tenant);
         sandbox.ok_or_else(|| no_sandbox(id))
     }
 
-    async fn edit(&self, tenant: &TenantId, id: &SandboxId, edit: Edit) -> Result<Arc<Sandbox>> {
-        self.visible(tenant, id)?;
-        self.ask(|reply| Request::Edit { id: id.clone(), edit, reply }).await
-    }
-
-    fn reachable(&self, access: &Access, id: &SandboxId) -> Result<Arc<Sandbox>> {
-        let sandbox = self.0.view.sandbox(id).ok_or_else(|| no_sandbox(id))?;
-        let allowed = match access {
-            Access::Tenant(tenant) => sandbox.tenant == *tenant,
-            Access::Token(token) => same_token(token, &sandbox.access_token),
-            Access::Signed => true,
-        };
-        if allowed { Ok(sandbox) } else { Err(no_sandbox(id)) }
-    }
-}
-
-#[async_trait]
-impl Control for Engine {
-    async fn create(&self, tenant: &TenantId, create: Create) -> Result<Arc<Sandbox>> {
+    /// Asks for a sandbox. Until the interest is satisfied, dropping it removes the sandbox.
+    async fn begin(&self, tenant: &TenantId, create: Create) -> Result<(Arc<Sandbox>, Interest)> {
         let now = self.0.clock.now();
-        let Create { mut spec, lifetime, on_expiry } = create;
+        let Create { mut spec, lifetime, on_expiry, claim } = create;
         let auth = match &mut spec.source {
             Source::Image(image) => image.auth.take(),
             Source::Snapshot(_) => None,
@@ -75,10 +57,96 @@ impl Control for Engine {
             spec,
             created_at: now,
             access_token: ids::token(&self.0.random),
+            stock_of: None,
             life: Lifecycle::new(now, deadline),
         };
         self.0.runtime.check(&sandbox).await?;
-        self.ask(|reply| Request::Create { sandbox: Box::new(sandbox), auth, reply }).await
+        let (interest, seat) = Interest::new(self.0.abandoned.clone());
+        let sandbox = Box::new(sandbox);
+        let request = |reply| Request::Create { sandbox, auth, claim, seat, reply };
+        Ok((self.ask(request).await?, interest))
+    }
+
+    async fn fork_sandbox(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        count: usize,
+        lifetime: Option<Duration>,
+    ) -> Result<Vec<Result<Arc<Sandbox>>>> {
+        if !self.0.runtime.capabilities().snapshot {
+            return Err(Error::unsupported("sandboxes can't be forked on this machine"));
+        }
+        if !(1..=FORKS_MAX).contains(&count) {
+            return Err(Error::invalid("count", format!("ask for 1 to {FORKS_MAX} copies")));
+        }
+        self.visible(tenant, id)?;
+        let snapshot = SnapshotId::parse(&ids::name(self.0.clock.now(), &self.0.random))?;
+        let (mut copies, mut waiting) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (interest, seat) = Interest::new(self.0.abandoned.clone());
+            let (reply, answer) = oneshot::channel();
+            copies.push((seat, reply));
+            waiting.push((interest, answer));
+        }
+        let id = id.clone();
+        let request =
+            |begun| Request::Fork(Box::new(ForkRequest { id, snapshot, lifetime, copies, begun }));
+        self.ask(request).await?;
+        let mut made = Vec::new();
+        for (interest, answer) in waiting {
+            let answer = answer.await.unwrap_or_else(|_| Err(stopped()));
+            made.push((interest, answer));
+        }
+        // Only now nobody can go away any more.
+        Ok(made
+            .into_iter()
+            .map(|(interest, answer)| {
+                interest.satisfied();
+                answer
+            })
+            .collect())
+    }
+
+    pub(super) async fn edit(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        edit: Edit,
+    ) -> Result<Arc<Sandbox>> {
+        self.visible(tenant, id)?;
+        self.ask(|reply| Request::Edit { id: id.clone(), edit, reply }).await
+    }
+}
+
+#[async_trait]
+impl Control for Engine {
+    async fn create(&self, tenant: &TenantId, create: Create) -> Result<Arc<Sandbox>> {
+        let (sandbox, interest) = self.begin(tenant, create).await?;
+        interest.satisfied();
+        Ok(sandbox)
+    }
+
+    async fn create_and_wait(
+        &self,
+        tenant: &TenantId,
+        create: Create,
+        patience: Duration,
+    ) -> Result<Arc<Sandbox>> {
+        let (sandbox, interest) = self.begin(tenant, create).await?;
+        let sandbox = self.wait(tenant, &sandbox.id, patience).await?;
+        match sandbox.life.phase() {
+            Phase::Running | Phase::Pausing | Phase::Paused | Phase::Resuming => {
+                interest.satisfied();
+            }
+            Phase::Queued
+            | Phase::Starting
+            | Phase::Stopping
+            | Phase::Ended
+            | Phase::Failed
+            | Phase::Gone => drop(interest),
+        }
+        Ok(sandbox)
     }
 
     async fn get(&self, tenant: &TenantId, id: &SandboxId) -> Result<Arc<Sandbox>> {
@@ -111,11 +179,11 @@ impl Control for Engine {
         self.visible(tenant, id)
     }
 
-    async fn pause(&self, tenant: &TenantId, id: &SandboxId) -> Result<Arc<Sandbox>> {
+    async fn pause(&self, tenant: &TenantId, id: &SandboxId, keep: Keep) -> Result<Arc<Sandbox>> {
         if !self.0.runtime.capabilities().pause {
             return Err(Error::unsupported("sandboxes can't be paused on this machine"));
         }
-        self.edit(tenant, id, Edit::Wish(Wish::Pause)).await
+        self.edit(tenant, id, Edit::Wish(Wish::Pause(keep))).await
     }
 
     async fn resume(&self, tenant: &TenantId, id: &SandboxId) -> Result<Arc<Sandbox>> {
@@ -133,6 +201,15 @@ impl Control for Engine {
         deadline: Option<Deadline>,
     ) -> Result<Arc<Sandbox>> {
         self.edit(tenant, id, Edit::Deadline(deadline)).await
+    }
+
+    async fn extend(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        deadline: Deadline,
+    ) -> Result<Arc<Sandbox>> {
+        self.edit(tenant, id, Edit::Extend(deadline)).await
     }
 
     async fn patch_metadata(
@@ -157,33 +234,22 @@ impl Control for Engine {
         }
     }
 
+    async fn samples(&self, tenant: &TenantId, id: &SandboxId) -> Result<Vec<Sample>> {
+        self.visible(tenant, id)?;
+        Ok(self.0.view.samples(id))
+    }
+
     async fn usage(&self, tenant: &TenantId, id: &SandboxId) -> Result<Usage> {
         self.visible(tenant, id)?;
         self.0.runtime.usage(id).await
     }
 
-    fn check(&self, access: &Access, id: &SandboxId) -> Result<()> {
-        match self.reachable(access, id)?.life.phase() {
-            Phase::Running => Ok(()),
-            Phase::Pausing | Phase::Paused => {
-                Err(Error::conflict(format!("sandbox {id} is paused; resume it first"))
-                    .with_reason("SANDBOX_PAUSED"))
-            }
-            Phase::Queued
-            | Phase::Starting
-            | Phase::Resuming
-            | Phase::Stopping
-            | Phase::Ended
-            | Phase::Failed
-            | Phase::Gone => Err(Error::conflict(format!(
-                "sandbox {id} is not running; look at its state for the reason"
-            ))
-            .with_reason("SANDBOX_NOT_RUNNING")),
-        }
+    async fn check(&self, access: &Access, id: &SandboxId) -> Result<()> {
+        self.awake(access, id).await
     }
 
     async fn connect(&self, access: &Access, id: &SandboxId, port: Port) -> Result<BoxedIo> {
-        self.check(access, id)?;
+        self.awake(access, id).await?;
         self.0.runtime.connect(id, port).await
     }
 
@@ -212,6 +278,16 @@ impl Control for Engine {
         filter: &SnapshotFilter,
     ) -> Result<Vec<Arc<Snapshot>>> {
         Ok(self.0.view.snapshots(tenant, filter))
+    }
+
+    async fn fork(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        count: usize,
+        lifetime: Option<Duration>,
+    ) -> Result<Vec<Result<Arc<Sandbox>>>> {
+        self.fork_sandbox(tenant, id, count, lifetime).await
     }
 
     async fn delete_snapshot(&self, tenant: &TenantId, id: &SnapshotId) -> Result<()> {

@@ -62,7 +62,8 @@ impl From<RuntimeError> for Error {
 ///
 /// # Guarantees
 /// Every method is idempotent and may be repeated after a crash at any instruction: creating what
-/// is there answers `Running`, removing what is gone answers `Absent`. Methods for different
+/// is there makes it what the record says and answers `Running`, removing what is gone answers
+/// `Absent`. Methods for different
 /// sandboxes may run at once; the engine sends at most one action per sandbox at a time.
 /// A future of `apply` may be dropped at any await point (a creation that is no longer wanted):
 /// what it left is then removed by `Remove`.
@@ -76,8 +77,19 @@ pub trait Runtime: Send + Sync + 'static {
     async fn check(&self, sandbox: &Sandbox) -> Result<()>;
 
     /// Makes `action` true for `sandbox` and tells what it then is. `Create` returns only when the
-    /// agent has answered or the sandbox has exited.
+    /// agent has answered or the sandbox has exited. `Create` of what is there already makes it
+    /// what the record says: stock of a warm pool becomes somebody's this way, known by another
+    /// access token. Variables, user and folder are told to its agent; when the image, a mount, a
+    /// limit or the entrypoint differs, it is replaced in place. `Pause` keeps what
+    /// `sandbox.life.keep()` says, and a sandbox whose files alone were kept is seen as `Paused`.
     async fn apply(&self, sandbox: &Sandbox, action: Action) -> Result<Observed, RuntimeError>;
+
+    /// Whether what is there has been told nothing but this record since it was made. Asked for
+    /// stock after a restart: what may have been told a tenant's secrets is stock no more. A
+    /// runtime that can't tell says no.
+    async fn is_untouched(&self, _sandbox: &Sandbox) -> bool {
+        false
+    }
 
     /// What it is now.
     async fn observe(&self, id: &SandboxId) -> Result<Observed, RuntimeError>;

@@ -1,6 +1,7 @@
 //! Where records outlive the process.
 
 use async_trait::async_trait;
+use atoll_control::Pool;
 use atoll_core::{Sandbox, SandboxId, Snapshot, SnapshotId};
 
 /// Why records could not be kept or read.
@@ -31,6 +32,10 @@ pub enum Change {
     PutSnapshot(Box<Snapshot>),
     /// Forget; one that isn't there is fine.
     DropSnapshot(SnapshotId),
+    /// Insert or replace.
+    PutPool(Box<Pool>),
+    /// Forget the pool of this name; one that isn't there is fine.
+    DropPool(String),
 }
 
 /// Everything a store holds.
@@ -40,6 +45,8 @@ pub struct Loaded {
     pub sandboxes: Vec<Sandbox>,
     /// All snapshots.
     pub snapshots: Vec<Snapshot>,
+    /// All warm pools.
+    pub pools: Vec<Pool>,
 }
 
 /// Keeps records. One engine owns one store, so there is no contention to resolve.

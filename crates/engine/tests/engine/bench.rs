@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use atoll_control::{Control, Create};
-use atoll_core::{Observed, Phase, Sandbox, SandboxId, TenantId};
+use atoll_control::{Claim, Control, Create, PoolStatus, Pools};
+use atoll_core::{Keep, Observed, Phase, Sandbox, SandboxId, TenantId};
 use atoll_engine::{Engine, EngineConfig};
 use atoll_runtime_sim::SimRuntime;
 use atoll_testkit::{FaultyStore, ManualClock, eventually, sample};
@@ -62,7 +62,7 @@ impl Bench {
 
     pub(crate) async fn paused(&self) -> SandboxId {
         let id = self.running().await;
-        self.engine.pause(&self.tenant, &id).await.unwrap();
+        self.engine.pause(&self.tenant, &id, Keep::Memory).await.unwrap();
         assert_eq!(self.at_rest(&id).await.life.phase(), Phase::Paused);
         id
     }
@@ -86,6 +86,38 @@ impl Bench {
         .await
     }
 
+    /// Declares a pool of plain sandboxes and waits until it is full.
+    pub(crate) async fn pool(&self, name: &str, size: usize) {
+        self.engine.set_pool(sample::pool(name, size)).await.unwrap();
+        self.stocked(name, size).await;
+    }
+
+    pub(crate) async fn status(&self, name: &str) -> Option<PoolStatus> {
+        self.engine.pools().await.into_iter().find(|status| status.pool.name == name)
+    }
+
+    /// Waits until exactly `ready` sandboxes of a pool are ready and none is being made.
+    pub(crate) async fn stocked(&self, name: &str, ready: usize) -> PoolStatus {
+        eventually(&format!("{name} has {ready} ready"), async || {
+            let status = self.status(name).await?;
+            (status.ready == ready && status.starting == 0).then_some(status)
+        })
+        .await
+    }
+
+    /// Sandboxes on disk that are stock.
+    pub(crate) fn stock_on_disk(&self) -> usize {
+        let loaded = self.disk.contents().sandboxes;
+        loaded.iter().filter(|sandbox| sandbox.stock_of.is_some()).count()
+    }
+
+    /// A crash: the engine ends without writing anything more.
+    pub(crate) async fn replace_engine(&mut self) {
+        let (machine, disk) = (self.machine.clone(), self.disk.clone());
+        let started = Engine::start(self.config.clone(), machine, disk, self.clock.clone());
+        self.engine = started.await.unwrap();
+    }
+
     /// Waits until `count` actions have begun.
     pub(crate) async fn has_begun(&self, count: u64) {
         eventually(&format!("{count} actions have begun"), async || {
@@ -93,6 +125,12 @@ impl Bench {
         })
         .await;
     }
+}
+
+/// A request that takes stock of `pool` or waits for it.
+pub(crate) fn claim(pool: &str, patience: Duration) -> Create {
+    let claim = Claim { pool: Some(pool.to_owned()), create_on_no_stock: false, patience };
+    Create { claim, ..sample::create() }
 }
 
 pub(crate) fn script(text: &str) -> Create {

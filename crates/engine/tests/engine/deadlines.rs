@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use atoll_control::{Control, Create};
-use atoll_core::{Deadline, ErrorKind, Expiry, Phase};
+use atoll_core::{Deadline, ErrorKind, Expiry, Keep, Phase};
 use atoll_engine::Clock;
 use atoll_testkit::{eventually, sample};
 
@@ -39,7 +39,7 @@ async fn a_sandbox_ends_when_its_time_is_up_and_not_before() {
 #[tokio::test(start_paused = true)]
 async fn expiry_can_pause_instead() {
     let bench = Bench::new().await;
-    let id = bench.create_from(for_a_minute(Expiry::Pause)).await.id.clone();
+    let id = bench.create_from(for_a_minute(Expiry::Pause(Keep::Memory))).await.id.clone();
     bench.reaches(&id, Phase::Running).await;
     bench.clock.advance(MINUTE);
     bench.reaches(&id, Phase::Paused).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use atoll_control::{Control, Filter, Paging};
-use atoll_core::{Action, ErrorKind, Phase};
+use atoll_core::{Action, ErrorKind, Keep, Phase, TemplateOrigin};
 use atoll_testkit::sample;
 
 use crate::bench::{Bench, PATIENCE};
@@ -29,9 +29,9 @@ async fn pausing_and_resuming_go_through_their_phases() {
     let bench = Bench::new().await;
     let id = bench.running().await;
     let (engine, tenant) = (&bench.engine, &bench.tenant);
-    assert_eq!(engine.pause(tenant, &id).await.unwrap().life.phase(), Phase::Pausing);
+    assert_eq!(engine.pause(tenant, &id, Keep::Memory).await.unwrap().life.phase(), Phase::Pausing);
     assert_eq!(bench.at_rest(&id).await.life.phase(), Phase::Paused);
-    let again = engine.pause(tenant, &id).await.unwrap_err();
+    let again = engine.pause(tenant, &id, Keep::Memory).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Conflict);
     assert_eq!(engine.resume(tenant, &id).await.unwrap().life.phase(), Phase::Resuming);
     assert_eq!(bench.at_rest(&id).await.life.phase(), Phase::Running);
@@ -91,6 +91,41 @@ async fn lists_are_newest_first_filtered_and_paged() {
     let paused = bench.paused().await;
     let filter = Filter { phases: vec![Phase::Paused], ..Filter::default() };
     assert_eq!(list(&filter, 0, 5).await, (vec![paused], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_know_templates_times_and_both_orders() {
+    let bench = Bench::new().await;
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        let mut create = sample::create();
+        let (id, alias) = (format!("t{}", number % 2), Some("name".to_owned()));
+        let build = "b".to_owned();
+        let alias = alias.filter(|_| number == 4);
+        create.spec.template = Some(TemplateOrigin { id, alias, build });
+        ids.push(bench.create_from(create).await.id.clone());
+        bench.clock.advance(Duration::from_secs(1));
+    }
+    let list = async |filter: Filter, skip, take| {
+        let paging = Paging { skip, take };
+        let page = bench.engine.list(&bench.tenant, &filter, paging).await.unwrap();
+        let places = page.items.iter().map(|s| ids.iter().position(|id| *id == s.id).unwrap());
+        (places.collect::<Vec<_>>(), page.total)
+    };
+    let all = || Filter { oldest_first: true, ..Filter::default() };
+    let of = |template: &str| Filter { template: Some(template.to_owned()), ..all() };
+    let from = |seconds| Filter {
+        created_from: Some(sample::NOW.saturating_add(Duration::from_secs(seconds))),
+        ..Filter::default()
+    };
+    assert_eq!(list(all(), 1, 2).await, (vec![1, 2], 5));
+    assert_eq!(list(of("t0"), 0, 9).await, (vec![0, 2, 4], 3));
+    assert_eq!(list(of("t0"), 1, 1).await, (vec![2], 3));
+    assert_eq!(list(of("name"), 0, 9).await, (vec![4], 1));
+    assert_eq!(list(of("none"), 0, 9).await, (vec![], 0));
+    assert_eq!(list(from(3), 0, 9).await, (vec![4, 3], 2));
+    assert_eq!(list(from(3), 1, usize::MAX).await, (vec![3], 2));
+    assert_eq!(list(from(9), 0, 9).await, (vec![], 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Who reaches what.
 
 use atoll_control::{Access, Control, Filter, Paging, Port, SnapshotFilter};
-use atoll_core::{Action, ErrorKind};
+use atoll_core::{Action, ErrorKind, Keep};
 use atoll_testkit::{http, sample};
 
 use crate::bench::{Bench, PATIENCE};
@@ -16,7 +16,7 @@ async fn a_tenant_never_learns_of_anothers_sandboxes() {
     let kinds = [
         engine.get(other, &id).await.err(),
         engine.wait(other, &id, PATIENCE).await.err(),
-        engine.pause(other, &id).await.err(),
+        engine.pause(other, &id, Keep::Memory).await.err(),
         engine.resume(other, &id).await.err(),
         engine.kill(other, &id).await.err(),
         engine.set_deadline(other, &id, None).await.err(),
@@ -24,7 +24,7 @@ async fn a_tenant_never_learns_of_anothers_sandboxes() {
         engine.logs(other, &id, 10).await.err(),
         engine.usage(other, &id).await.err(),
         engine.connect(&access, &id, Port::Agent).await.err(),
-        engine.check(&access, &id).err(),
+        engine.check(&access, &id).await.err(),
         engine.snapshot(other, &id, None).await.err(),
         engine.get_snapshot(other, &snapshot).await.err(),
         engine.delete_snapshot(other, &snapshot).await.err(),
@@ -45,7 +45,7 @@ async fn the_agent_answers_whoever_may_ask() {
     let allowed =
         [Access::Tenant(bench.tenant.clone()), Access::Token(token.clone()), Access::Signed];
     for access in allowed {
-        bench.engine.check(&access, &id).unwrap();
+        bench.engine.check(&access, &id).await.unwrap();
         let stream = bench.engine.connect(&access, &id, Port::Agent).await.unwrap();
         assert_eq!(http::get(stream, "/ping").await, 200);
     }
@@ -53,7 +53,7 @@ async fn the_agent_answers_whoever_may_ask() {
         let access = Access::Token(wrong.to_owned());
         let error = bench.engine.connect(&access, &id, Port::Agent).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{wrong:?}");
-        assert_eq!(bench.engine.check(&access, &id), Err(error));
+        assert_eq!(bench.engine.check(&access, &id).await, Err(error));
     }
 }
 
@@ -62,7 +62,7 @@ async fn what_can_not_be_reached_says_why() {
     let bench = Bench::new().await;
     let reason = async |id| {
         let error = bench.engine.connect(&Access::Signed, id, Port::Agent).await.err().unwrap();
-        assert_eq!(bench.engine.check(&Access::Signed, id).as_ref(), Err(&error));
+        assert_eq!(bench.engine.check(&Access::Signed, id).await.as_ref(), Err(&error));
         (error.kind(), error.reason())
     };
     let paused = bench.paused().await;

@@ -8,8 +8,12 @@ use atoll_core::{Deadline, Expiry, Phase, SandboxId, SnapshotId, TenantId, Times
 pub(crate) struct Model {
     pub(crate) sandboxes: BTreeMap<SandboxId, Known>,
     pub(crate) snapshots: BTreeMap<SnapshotId, KnownSnapshot>,
+    /// Sizes of the pools that were declared last.
+    pub(crate) pools: BTreeMap<String, Certain<Option<usize>>>,
     /// Sandboxes that vanished from the machine by themselves.
     pub(crate) lost: BTreeSet<SandboxId>,
+    /// Calls whose callers went away before they were answered, since the last crash.
+    pub(crate) left: BTreeSet<String>,
     pub(crate) story: Vec<String>,
 }
 
@@ -22,11 +26,38 @@ pub(crate) struct Known {
     pub(crate) may_be_gone: bool,
     /// Deadlines that it may have now.
     pub(crate) deadlines: Vec<Deadline>,
-    /// The label of the last acknowledged change; `None` when nobody can know it.
-    pub(crate) label: Option<Option<String>>,
-    labels_begun: u32,
-    labels_pending: u32,
+    pub(crate) label: Certain<Option<String>>,
     pub(crate) last_phase: Option<Phase>,
+}
+
+/// The value of the last acknowledged change; `None` when nobody can know it.
+#[derive(Default)]
+pub(crate) struct Certain<T> {
+    pub(crate) value: Option<T>,
+    begun: u32,
+    pending: u32,
+}
+
+impl<T> Certain<T> {
+    fn new(value: T) -> Self {
+        Self { value: Some(value), begun: 0, pending: 0 }
+    }
+
+    /// A change begins; answers with its number.
+    pub(crate) fn begin(&mut self) -> Option<u32> {
+        self.value = None;
+        self.begun += 1;
+        self.pending += 1;
+        (self.pending == 1).then_some(self.begun)
+    }
+
+    /// It ended; what it set is certain only if no other change ran beside it.
+    pub(crate) fn end(&mut self, number: Option<u32>, value: T, worked: bool) {
+        self.pending -= 1;
+        if worked && number == Some(self.begun) {
+            self.value = Some(value);
+        }
+    }
 }
 
 pub(crate) struct KnownSnapshot {
@@ -50,12 +81,11 @@ impl Model {
             killed: false,
             may_be_gone: false,
             deadlines: deadline.into_iter().collect(),
-            label: Some(None),
-            labels_begun: 0,
-            labels_pending: 0,
+            label: Certain::new(None),
             last_phase: None,
         };
-        self.sandboxes.insert(id.clone(), known);
+        let before = self.sandboxes.insert(id.clone(), known);
+        assert!(before.is_none(), "{id} was given to two callers");
     }
 
     /// Ids that users may still ask for, with their tenants.
@@ -79,8 +109,11 @@ impl Model {
         self.tell("crash".to_owned());
         for known in self.sandboxes.values_mut() {
             known.last_phase = None;
-            known.labels_pending = 0;
+            known.label.pending = 0;
         }
+        self.pools.values_mut().for_each(|pool| pool.pending = 0);
+        // Their records may have been durable, and nobody was left to take them back.
+        self.left.clear();
     }
 
     pub(crate) fn tenants() -> BTreeSet<TenantId> {
@@ -93,25 +126,9 @@ impl Known {
         // An expiry that pauses a failed sandbox removes it, so either kind may end it.
         let passed = |deadline: &Deadline| deadline.at <= now;
         let ends = |deadline: &Deadline| match deadline.then {
-            Expiry::Kill | Expiry::Pause => passed(deadline),
+            Expiry::Kill | Expiry::Pause(_) => passed(deadline),
         };
         self.may_be_gone |= self.deadlines.iter().any(ends);
-    }
-
-    /// A change of the label begins; answers with its number.
-    pub(crate) fn begin_label(&mut self) -> Option<u32> {
-        self.label = None;
-        self.labels_begun += 1;
-        self.labels_pending += 1;
-        (self.labels_pending == 1).then_some(self.labels_begun)
-    }
-
-    /// It ended; what it set is certain only if no other change ran beside it.
-    pub(crate) fn end_label(&mut self, number: Option<u32>, value: Option<String>, worked: bool) {
-        self.labels_pending -= 1;
-        if worked && number == Some(self.labels_begun) {
-            self.label = Some(value);
-        }
     }
 
     /// Phases only move along the arrows of the contract.

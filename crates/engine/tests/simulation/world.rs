@@ -46,6 +46,7 @@ impl World {
         let names = self.names.clone();
         EngineConfig {
             actions_at_once: 3,
+            stock_at_once: 2,
             sandboxes_per_tenant_max: 12,
             snapshots_per_tenant_max: 6,
             random: Random::new(move |bytes| names.lock().unwrap().fill(bytes)),

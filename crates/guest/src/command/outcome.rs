@@ -8,6 +8,10 @@ pub struct Outcome {
     pub code: i32,
     /// Why it did not end well by itself: signal, timeout, or a program that could not be run.
     pub problem: Option<String>,
+    /// The kernel's word on its end; nothing when there was no process, or a shell reported.
+    pub status: Option<ExitStatus>,
+    /// It was killed because its time was over.
+    pub expired: bool,
     /// How long it ran.
     pub elapsed: Duration,
 }
@@ -25,12 +29,12 @@ impl Outcome {
         };
         // A command that was killed for its time must not look like a success of the last moment.
         let code = if expired.is_some() { -1 } else { status.code().unwrap_or(-1) };
-        Self { code, problem, elapsed }
+        Self { code, problem, status: Some(status), expired: expired.is_some(), elapsed }
     }
 
     /// An end that a shell reported by itself.
     pub(crate) fn of_code(code: i32, elapsed: Duration) -> Self {
-        Self { code, problem: None, elapsed }
+        Self { code, problem: None, status: None, expired: false, elapsed }
     }
 
     /// What a shell would report for a program that cannot be executed.
@@ -40,6 +44,6 @@ impl Outcome {
             Error::File { source, .. } => (126, format!("{error}: {source}")),
             other => (126, other.to_string()),
         };
-        Self { code, problem: Some(problem), elapsed }
+        Self { code, problem: Some(problem), status: None, expired: false, elapsed }
     }
 }

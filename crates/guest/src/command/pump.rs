@@ -1,5 +1,5 @@
 use super::{Outcome, Record};
-use crate::{Result, guest::Shared, process::Spawned, ring::Ring};
+use crate::{Result, guest::Shared, job::Feed, process::Spawned, ring::Ring, terminal::io::Master};
 use bytes::{Bytes, BytesMut};
 use std::{
     fs::File,
@@ -20,13 +20,14 @@ use tokio::{
 };
 
 const READ_BYTES: usize = 32 * 1024;
+const TERMINAL_READ_BYTES: usize = 16 * 1024;
 /// How long a pipe may stay open after the command ended, because a grandchild holds it.
 const DRAIN_GRACE: Duration = Duration::from_millis(100);
 /// What two pipes of the largest usual size can hold when the command ends.
 const DRAIN_BYTES: usize = 2 << 20;
 
 /// What a command delivers.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// Bytes it printed.
     Stdout(Bytes),
@@ -50,6 +51,8 @@ impl Output {
 pub(crate) enum Sink {
     /// To whoever listens; dropped when nobody does.
     Live(mpsc::Sender<Output>),
+    /// To everybody who follows, as long as they keep up.
+    Feed(Arc<Feed>),
     /// To a log.
     Log(Arc<Ring>),
 }
@@ -60,6 +63,8 @@ pub(crate) struct Pump {
     shared: Arc<Shared>,
     record: Arc<Record>,
     sink: Sink,
+    /// What stands for both outputs of a process on a terminal.
+    terminal: Option<Arc<Master>>,
     ended: Option<ExitStatus>,
 }
 
@@ -72,7 +77,12 @@ enum Event {
 
 impl Pump {
     pub(crate) fn new(shared: Arc<Shared>, record: Arc<Record>, sink: Sink) -> Self {
-        Self { shared, record, sink, ended: None }
+        Self { shared, record, sink, terminal: None, ended: None }
+    }
+
+    /// Reads a terminal instead of pipes.
+    pub(crate) fn with_terminal(self, terminal: Option<Arc<Master>>) -> Self {
+        Self { terminal, ..self }
     }
 
     /// Pumps to the end; `finished` runs right after the record says so.
@@ -88,9 +98,11 @@ impl Pump {
         };
         self.record.finish(outcome.clone());
         finished();
-        if let Sink::Live(listener) = &self.sink {
+        match &self.sink {
             // Nobody may be listening any more.
-            listener.send(Output::Ended(outcome)).await.ok();
+            Sink::Live(listener) => drop(listener.send(Output::Ended(outcome)).await),
+            Sink::Feed(feed) => feed.finish(outcome).await,
+            Sink::Log(_) => {}
         }
     }
 
@@ -98,7 +110,10 @@ impl Pump {
         let Spawned { pid, mut exit, stdout, stderr, .. } = spawned;
         self.record.set_pid(pid);
         let expiry = Expiry::arm(&self.shared, pid, timeout);
-        let mut stdout = Pipe::open(stdout);
+        let mut stdout = match self.terminal.take() {
+            Some(terminal) => Pipe::of_terminal(terminal),
+            None => Pipe::open(stdout),
+        };
         let mut stderr = Pipe::open(stderr);
         let (mut grace, mut budget) = (None, DRAIN_BYTES);
         while self.ended.is_none() || stdout.is_open() || stderr.is_open() {
@@ -143,6 +158,7 @@ impl Pump {
         }
         match &self.sink {
             Sink::Log(log) => append(&self.shared, log, bytes.clone()).await,
+            Sink::Feed(feed) => feed.deliver(output).await,
             Sink::Live(listener) => {
                 let permit = tokio::select! {
                     permit = listener.reserve() => permit,
@@ -163,9 +179,11 @@ impl Pump {
     fn leave_draining(&self, pipes: [Pipe; 2]) {
         let log = match &self.sink {
             Sink::Log(log) => Some(Arc::clone(log)),
-            Sink::Live(_) => None,
+            Sink::Live(_) | Sink::Feed(_) => None,
         };
-        for mut pipe in pipes.into_iter().filter(Pipe::is_open) {
+        // A terminal is closed instead: whoever is left on it learns that its user has gone.
+        let is_held = |pipe: &Pipe| matches!(pipe.source, Some(Source::Pipe(_)));
+        for mut pipe in pipes.into_iter().filter(is_held) {
             let (log, shared) = (log.clone(), Arc::clone(&self.shared));
             tokio::spawn(async move {
                 while pipe.is_open() {
@@ -192,32 +210,55 @@ fn known(
     status.unwrap_or_default()
 }
 
-/// One output pipe of a command, or nothing.
+/// One output of a command, or nothing.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    receiver: Option<Receiver>,
+    source: Option<Source>,
     buffer: BytesMut,
+}
+
+#[derive(Debug)]
+enum Source {
+    Pipe(Receiver),
+    Terminal(Arc<Master>),
 }
 
 impl Pipe {
     pub(crate) fn open(fd: Option<OwnedFd>) -> Self {
         // A pipe that cannot be registered (descriptors exhausted) counts as closed.
         let receiver = fd.and_then(|fd| Receiver::from_owned_fd(fd).ok());
-        Self { receiver, buffer: BytesMut::new() }
+        Self { source: receiver.map(Source::Pipe), buffer: BytesMut::new() }
+    }
+
+    fn of_terminal(master: Arc<Master>) -> Self {
+        Self { source: Some(Source::Terminal(master)), buffer: BytesMut::new() }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.receiver.is_some()
+        self.source.is_some()
     }
 
     /// The next bytes; none at the end, after which the pipe is closed. Waits for ever if it is
     /// closed already. Safe to cancel.
     pub(crate) async fn read(&mut self) -> Bytes {
-        let Some(receiver) = &mut self.receiver else { return std::future::pending().await };
-        self.buffer.reserve(READ_BYTES);
-        let read: io::Result<usize> = receiver.read_buf(&mut self.buffer).await;
+        let read: io::Result<usize> = match &mut self.source {
+            None => return std::future::pending().await,
+            Some(Source::Pipe(receiver)) => {
+                self.buffer.reserve(READ_BYTES);
+                receiver.read_buf(&mut self.buffer).await
+            }
+            Some(Source::Terminal(master)) => {
+                // Nothing of an earlier read is ever left over here.
+                self.buffer.clear();
+                self.buffer.resize(TERMINAL_READ_BYTES, 0);
+                let read = master.read(&mut self.buffer).await;
+                self.buffer.truncate(read.as_ref().map_or(0, |read| *read));
+                read
+            }
+        };
+        // The kernel answers EIO when the last process has closed its side of a terminal.
         if read.unwrap_or(0) == 0 {
-            self.receiver = None;
+            self.source = None;
         }
         self.buffer.split().freeze()
     }
@@ -225,7 +266,10 @@ impl Pipe {
     /// What lies in the pipe at this moment, up to `limit` bytes, without waiting for more.
     pub(crate) fn take_now(&mut self, limit: usize) -> Bytes {
         // Asked of the kernel and not of the runtime, which may not have heard of the bytes yet.
-        let fd = self.receiver.as_ref().and_then(|pipe| pipe.as_fd().try_clone_to_owned().ok());
+        let fd = match &self.source {
+            Some(Source::Pipe(pipe)) => pipe.as_fd().try_clone_to_owned().ok(),
+            Some(Source::Terminal(_)) | None => None,
+        };
         if let Some(fd) = fd {
             let mut taken = Vec::new();
             // Ends with "would block", or with the pipe; the bytes before that count either way.

@@ -86,7 +86,7 @@ pub fn rename(source: &Path, destination: &Path) -> Result<()> {
     }
 }
 
-fn copy_then_remove(source: &Path, destination: &Path) -> Result<()> {
+pub(super) fn copy_then_remove(source: &Path, destination: &Path) -> Result<()> {
     if fs::symlink_metadata(source).is_ok_and(|found| !found.is_file()) {
         let problem = "lies on another file system; only plain files can be moved between them";
         return Err(Error::Unsuitable { path: source.to_owned(), problem: problem.to_owned() });

@@ -1,7 +1,8 @@
 use super::{ENTRIES_MAX, Info, Kind, Pattern, Permissions, set_permissions};
 use crate::{Error, Result, accounts::Accounts};
 use std::{
-    fs, io,
+    fs::{self, Metadata},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -9,7 +10,7 @@ use std::{
 const VISITED_MAX: usize = 2_000_000;
 const DEPTH_MAX: usize = 256;
 
-fn too_many(path: &Path, limit: usize) -> Error {
+pub(super) fn too_many(path: &Path, limit: usize) -> Error {
     let problem = format!("holds more than {limit} entries; name a smaller directory");
     Error::Unsuitable { path: path.to_owned(), problem }
 }
@@ -22,11 +23,11 @@ pub fn list(root: &Path, depth: usize) -> Result<Vec<Info>> {
         return Err(Error::Unsuitable { path: root.to_owned(), problem });
     }
     let (accounts, mut entries) = (Accounts::load(), Vec::new());
-    let mut visit = |info: Info| {
-        entries.push(info);
+    let mut visit = |path, found: &Metadata| {
+        entries.push(Info::new(path, found, &accounts));
         if entries.len() > ENTRIES_MAX { Err(too_many(root, ENTRIES_MAX)) } else { Ok(()) }
     };
-    walk(root, depth.min(DEPTH_MAX), &accounts, &mut visit)?;
+    walk(root, depth, &mut visit)?;
     Ok(entries)
 }
 
@@ -34,7 +35,8 @@ pub fn list(root: &Path, depth: usize) -> Result<Vec<Info>> {
 pub fn search(root: &Path, pattern: &Pattern) -> Result<Vec<Info>> {
     let found = fs::metadata(root).map_err(|error| Error::file("search", root, error))?;
     let (accounts, mut matches, mut visited) = (Accounts::load(), Vec::new(), 0);
-    let mut visit = |info: Info| {
+    let mut visit = |path, found: &Metadata| {
+        let info = Info::new(path, found, &accounts);
         visited += 1;
         if visited > VISITED_MAX || matches.len() > ENTRIES_MAX {
             return Err(too_many(
@@ -49,21 +51,21 @@ pub fn search(root: &Path, pattern: &Pattern) -> Result<Vec<Info>> {
         Ok(())
     };
     if found.is_dir() {
-        walk(root, DEPTH_MAX, &accounts, &mut visit)?;
+        walk(root, DEPTH_MAX, &mut visit)?;
     } else {
-        visit(Info::new(root.to_owned(), &found, &accounts))?;
+        visit(root.to_owned(), &found)?;
     }
     Ok(matches)
 }
 
 /// Visits entries depth first. What vanishes or may not be read on the way is passed over, but
 /// the root itself must be readable.
-fn walk(
+pub(super) fn walk(
     root: &Path,
     depth: usize,
-    accounts: &Accounts,
-    visit: &mut impl FnMut(Info) -> Result<()>,
+    visit: &mut impl FnMut(PathBuf, &Metadata) -> Result<()>,
 ) -> Result<()> {
+    let depth = depth.min(DEPTH_MAX);
     if depth == 0 {
         return Ok(());
     }
@@ -77,7 +79,7 @@ fn walk(
         let Ok(found) = fs::symlink_metadata(&path) else { continue };
         let below = found.is_dir() && stack.len() < depth;
         let inside = if below { sorted(&path).ok() } else { None };
-        visit(Info::new(path, &found, accounts))?;
+        visit(path, &found)?;
         stack.extend(inside.map(Vec::into_iter));
     }
     Ok(())

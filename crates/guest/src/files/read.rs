@@ -2,8 +2,9 @@ use crate::{Error, Result};
 use std::{
     fs::{File, OpenOptions},
     io::{BufRead, BufReader},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
+    time::SystemTime,
 };
 
 /// Lines delivered by one window weigh at most this much.
@@ -15,6 +16,8 @@ pub struct Download {
     file: File,
     /// The file's size when it was opened.
     pub size: u64,
+    /// When its content had last changed then.
+    pub modified_at: SystemTime,
 }
 
 /// Opens a regular file for reading, following links.
@@ -28,10 +31,15 @@ pub fn open(path: &Path) -> Result<Download> {
         let problem = "is not a regular file; only those can be read".to_owned();
         return Err(Error::Unsuitable { path: path.to_owned(), problem });
     }
-    Ok(Download { file, size: found.len() })
+    let modified_at = super::moment(found.mtime(), found.mtime_nsec());
+    Ok(Download { file, size: found.len(), modified_at })
 }
 
 impl Download {
+    pub(super) fn into_file(self) -> File {
+        self.file
+    }
+
     /// Up to `length` bytes from `offset`; fewer at the end of the file.
     pub fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];

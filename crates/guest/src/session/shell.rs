@@ -57,8 +57,9 @@ impl Shell {
         cwd: PathBuf,
         state: Option<PathBuf>,
     ) -> Result<Spawned> {
-        let identity = shared.user.clone();
-        let env = shared.environment.compose(identity.as_ref(), &Variables::new());
+        let environment = shared.settings.current();
+        let identity = environment.user().cloned();
+        let env = environment.compose(identity.as_ref(), &Variables::new());
         let argv = command_line(shell(&env), home, state.as_deref());
         // A directory that is gone must not make the session useless.
         let cwd = if cwd.is_dir() { cwd } else { PathBuf::from("/") };

@@ -20,21 +20,21 @@ const DRAIN_GRACE: Duration = Duration::from_millis(100);
 
 /// The controlling side of a terminal.
 #[derive(Debug)]
-pub(super) struct Master(AsyncFd<File>);
+pub(crate) struct Master(AsyncFd<File>);
 
 /// Where typed bytes go.
 #[derive(Debug)]
-pub(super) enum TerminalInput {
+pub(crate) enum TerminalInput {
     Master(Arc<Master>),
     Pipe(Mutex<Sender>),
 }
 
 impl Master {
-    pub(super) fn new(fd: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         sys::watch_file(File::from(fd)).map(Self)
     }
 
-    async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.async_io(Interest::READABLE, |mut file| file.read(buffer)).await
     }
 
@@ -48,26 +48,26 @@ impl Master {
 }
 
 impl TerminalInput {
-    pub(super) fn pipe(fd: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn pipe(fd: Option<OwnedFd>) -> io::Result<Self> {
         let fd = fd.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         Sender::from_owned_fd(fd).map(|sender| Self::Pipe(Mutex::new(sender)))
     }
 
-    pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Master(master) => master.write_all(bytes).await,
             Self::Pipe(pipe) => pipe.lock().await.write_all(bytes).await,
         }
     }
 
-    pub(super) fn resize(&self, cols: u16, rows: u16) -> io::Result<()> {
+    pub(crate) fn resize(&self, cols: u16, rows: u16) -> io::Result<()> {
         match self {
             Self::Master(master) => sys::resize_terminal(master.0.get_ref(), cols, rows),
             Self::Pipe(_) => Ok(()),
         }
     }
 
-    pub(super) fn foreground_group(&self) -> Option<i32> {
+    pub(crate) fn foreground_group(&self) -> Option<i32> {
         match self {
             Self::Master(master) => sys::foreground_group(master.0.get_ref()).ok(),
             Self::Pipe(_) => None,

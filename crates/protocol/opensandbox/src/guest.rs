@@ -1,5 +1,6 @@
 //! The half that runs inside a sandbox: the execd API over [`atoll_guest`].
 
+mod code;
 mod commands;
 mod directories;
 mod download;
@@ -15,6 +16,8 @@ mod terminals;
 mod unsupported;
 mod upload;
 mod wire;
+
+pub use code::stand_in_for_jupyter;
 
 use atoll_guest::Guest;
 use axum::{
@@ -49,6 +52,7 @@ pub fn router(guest: Arc<Guest>) -> Router {
         .route("/pty", post(terminals::open))
         .route("/pty/{id}", get(terminals::condition).delete(terminals::close))
         .route("/pty/{id}/ws", get(terminals::attach))
+        .merge(code::router())
         .merge(filesystem())
         .nest("/v1/filesystem/{uid}/{gid}", filesystem())
         .merge(unsupported::router())

@@ -2,6 +2,8 @@
 
 #[path = "guest_http/client.rs"]
 mod client;
+#[path = "guest_http/code.rs"]
+mod code;
 #[path = "guest_http/commands.rs"]
 mod commands;
 #[path = "guest_http/files.rs"]

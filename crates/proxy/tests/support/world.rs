@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use atoll_control::{
-    Access, BoxedIo, Control, Create, Filter, LogTail, MetadataPatch, Page, Paging, Port,
+    Access, BoxedIo, Control, Create, Filter, LogTail, MetadataPatch, Page, Paging, Port, Sample,
     SnapshotFilter, Usage,
 };
-use atoll_core::{Deadline, Error, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId};
+use atoll_core::{
+    Deadline, Error, Keep, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId,
+};
 use atoll_proxy::{Credentials, Forwarding, Proxy, ProxyError, Target};
 use axum::Router;
 use axum::body::Body;
@@ -64,7 +66,7 @@ fn unused<T>() -> Result<T> {
 
 #[async_trait]
 impl Control for World {
-    fn check(&self, access: &Access, asked: &SandboxId) -> Result<()> {
+    async fn check(&self, access: &Access, asked: &SandboxId) -> Result<()> {
         let known = match access {
             Access::Tenant(_) | Access::Signed => true,
             Access::Token(token) => token == TOKEN,
@@ -79,7 +81,7 @@ impl Control for World {
     }
 
     async fn connect(&self, access: &Access, asked: &SandboxId, _: Port) -> Result<BoxedIo> {
-        self.check(access, asked)?;
+        self.check(access, asked).await?;
         let closed = || Error::unavailable("nothing listens there").with_reason("PORT_CLOSED");
         self.connects.fetch_add(1, Ordering::SeqCst);
         match &self.upstream {
@@ -100,13 +102,16 @@ impl Control for World {
     async fn create(&self, _: &TenantId, _: Create) -> Result<Arc<Sandbox>> {
         unused()
     }
+    async fn create_and_wait(&self, _: &TenantId, _: Create, _: Duration) -> Result<Arc<Sandbox>> {
+        unused()
+    }
     async fn list(&self, _: &TenantId, _: &Filter, _: Paging) -> Result<Page<Arc<Sandbox>>> {
         unused()
     }
     async fn wait(&self, _: &TenantId, _: &SandboxId, _: Duration) -> Result<Arc<Sandbox>> {
         unused()
     }
-    async fn pause(&self, _: &TenantId, _: &SandboxId) -> Result<Arc<Sandbox>> {
+    async fn pause(&self, _: &TenantId, _: &SandboxId, _: Keep) -> Result<Arc<Sandbox>> {
         unused()
     }
     async fn resume(&self, _: &TenantId, _: &SandboxId) -> Result<Arc<Sandbox>> {
@@ -123,6 +128,9 @@ impl Control for World {
     ) -> Result<Arc<Sandbox>> {
         unused()
     }
+    async fn extend(&self, _: &TenantId, _: &SandboxId, _: Deadline) -> Result<Arc<Sandbox>> {
+        unused()
+    }
     async fn patch_metadata(
         &self,
         _: &TenantId,
@@ -132,6 +140,9 @@ impl Control for World {
         unused()
     }
     async fn logs(&self, _: &TenantId, _: &SandboxId, _: usize) -> Result<LogTail> {
+        unused()
+    }
+    async fn samples(&self, _: &TenantId, _: &SandboxId) -> Result<Vec<Sample>> {
         unused()
     }
     async fn usage(&self, _: &TenantId, _: &SandboxId) -> Result<Usage> {
@@ -149,6 +160,15 @@ impl Control for World {
         unused()
     }
     async fn list_snapshots(&self, _: &TenantId, _: &SnapshotFilter) -> Result<Vec<Arc<Snapshot>>> {
+        unused()
+    }
+    async fn fork(
+        &self,
+        _: &TenantId,
+        _: &SandboxId,
+        _: usize,
+        _: Option<Duration>,
+    ) -> Result<Vec<Result<Arc<Sandbox>>>> {
         unused()
     }
     async fn delete_snapshot(&self, _: &TenantId, _: &SnapshotId) -> Result<()> {

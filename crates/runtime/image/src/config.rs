@@ -1,5 +1,6 @@
 //! What the operator may set.
 
+use crate::AdditionState;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Where images are kept and where they may come from.
@@ -9,6 +10,8 @@ pub struct Config {
     pub root: PathBuf,
     /// Image name to `oci:/dir[:tag]`, `archive:/file.tar[:tag]`, `host` or a registry reference.
     pub aliases: BTreeMap<String, String>,
+    /// Images laid over the host's, by name.
+    pub additions: BTreeMap<String, AdditionState>,
     /// Registry host to mirrors tried before it, as `host[:port]` or `http(s)://host[:port][/path]`.
     /// Mirrors serve pulls without credentials only.
     pub mirrors: BTreeMap<String, Vec<String>>,

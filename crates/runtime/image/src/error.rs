@@ -121,6 +121,14 @@ pub enum Error {
         /// What the host lacks.
         reason: String,
     },
+    /// An image made on this machine is not there.
+    #[error("image {image} is not there: {reason}")]
+    NotBuilt {
+        /// Name of the image.
+        image: String,
+        /// Cause and remedy.
+        reason: String,
+    },
     /// A setting is not usable.
     #[error("configuration {field} is not usable: {reason}")]
     Configuration {
@@ -171,7 +179,7 @@ impl Error {
     /// Class of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Unreachable { .. } => ErrorKind::Unreachable,
+            Self::Unreachable { .. } | Self::NotBuilt { .. } => ErrorKind::Unreachable,
             Self::Unauthorized { .. } => ErrorKind::Unauthorized,
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Reference { .. }

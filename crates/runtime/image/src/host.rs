@@ -29,18 +29,17 @@ const EXPECTED: [&str; 5] = ["bash", "python3", "git", "curl", "sudo"];
 pub(crate) fn make(root: &Path, scratch: &ScratchDir) -> Result<Image, Error> {
     let plan = skeleton()?;
     let version = plan.version();
-    let directory = root.join("host").join(&version);
-    if !directory.is_dir() {
-        let unfinished = scratch.reserve("host");
-        plan.carry_out(unfinished.path())?;
-        unfinished.finish("host", &directory)?;
+    let directory = carry_out(&plan, root, scratch)?;
+    let mut programs = vec![PathBuf::from("/usr")];
+    if let Some(more) = more_programs(Path::new("/usr")) {
+        programs.insert(0, carry_out(&more, root, scratch)?);
     }
     Ok(Image {
         reference: "host".into(),
         digest: format!("host:{version}"),
         roots: vec![
             OverlayRoot { target: "/".into(), lowers: vec![directory] },
-            OverlayRoot { target: "/usr".into(), lowers: vec!["/usr".into()] },
+            OverlayRoot { target: "/usr".into(), lowers: programs },
         ],
         config: ImageConfig {
             env: vec![("PATH".into(), SEARCH_PATH.into()), ("LANG".into(), "C.UTF-8".into())],
@@ -52,9 +51,36 @@ pub(crate) fn make(root: &Path, scratch: &ScratchDir) -> Result<Image, Error> {
     })
 }
 
-/// Where the skeleton of the host as it is now lies, if the host can be an image at all.
-pub(crate) fn current_directory(root: &Path) -> Option<PathBuf> {
-    skeleton().ok().map(|plan| root.join("host").join(plan.version()))
+/// Where the parts of the host's image as it is now lie.
+pub(crate) fn current_directories(root: &Path) -> Vec<PathBuf> {
+    let plans = skeleton().ok().into_iter().chain(more_programs(Path::new("/usr")));
+    plans.map(|plan| root.join("host").join(plan.version())).collect()
+}
+
+/// The folder with what a plan describes, made unless it is there.
+fn carry_out(plan: &Plan, root: &Path, scratch: &ScratchDir) -> Result<PathBuf, Error> {
+    let directory = root.join("host").join(plan.version());
+    if !directory.is_dir() {
+        let unfinished = scratch.reserve("host");
+        plan.carry_out(unfinished.path())?;
+        unfinished.finish("host", &directory)?;
+    }
+    Ok(directory)
+}
+
+/// `python`, by which name agents and their tools call for Python, where the host has only
+/// `python3`.
+fn more_programs(usr: &Path) -> Option<Plan> {
+    let has = |name: &str| usr.join("bin").join(name).exists();
+    if has("python") || !has("python3") {
+        return None;
+    }
+    let mut plan = Plan::new(SKELETON_VERSION);
+    for path in ["local", "local/bin"] {
+        plan.add(path, Item::Directory { mode: 0o755, owner: accounts::ROOT });
+    }
+    plan.add("local/bin/python", Item::Link("/usr/bin/python3".into()));
+    Some(plan)
 }
 
 fn skeleton() -> Result<Plan, Error> {

@@ -93,6 +93,8 @@ pub enum Stage {
     /// Waiting for a turn, or asking the registry what the image consists of.
     #[default]
     Resolving,
+    /// The image is still being made on this machine.
+    Building,
     /// Layers are being downloaded and unpacked.
     Fetching,
     /// The image is present.

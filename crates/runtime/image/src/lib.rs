@@ -12,6 +12,7 @@
 //!
 //! One server owns a store's directory at a time; [`ImageStore::open`] removes leftovers in it.
 
+mod addition;
 mod config;
 mod digest;
 mod error;
@@ -27,6 +28,7 @@ mod store;
 mod tarball;
 mod unpack;
 
+pub use addition::{Addition, AdditionState};
 pub use config::{Config, Limits};
 pub use error::{Error, ErrorKind};
 pub use image::{Auth, Image, ImageConfig, ImageSummary, OverlayRoot, Progress, Stage};

@@ -59,7 +59,7 @@ impl ImageStore {
             Error::io("(any)", "reading randomness for", &root, std::io::Error::other(e))
         })?;
         let inner = Inner {
-            sources: source::aliases(&config.aliases)?,
+            sources: source::named(&config)?,
             registries: Registries::new(&config)?,
             catalog: Catalog::open(root.join("images"), &layers)?,
             flights: Flights::default(),
@@ -123,9 +123,9 @@ impl ImageStore {
         };
         let mut freed = self.inner.layers.collect(used)?;
         let used = used();
-        let current = host::current_directory(&self.inner.config.root);
+        let current = host::current_directories(&self.inner.config.root);
         for path in layers::entries(&self.inner.config.root.join("host"))? {
-            if !used.contains(&path) && current.as_ref() != Some(&path) {
+            if !used.contains(&path) && !current.contains(&path) {
                 freed += layers::disk_usage(self.inner.layers.retire(&path)?.path());
             }
         }

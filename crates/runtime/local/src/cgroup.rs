@@ -34,6 +34,11 @@ pub(crate) struct Cgroups {
 pub(crate) struct Counted {
     pub(crate) cpu: Duration,
     pub(crate) memory_bytes: u64,
+    /// Of these, pages of files that could be read again.
+    pub(crate) cache_bytes: u64,
+    /// Limits; zero for none.
+    pub(crate) memory_limit_bytes: u64,
+    pub(crate) cpu_limit_millis: u64,
     pub(crate) pids: u64,
     pub(crate) oom_kills: u64,
 }
@@ -104,6 +109,32 @@ impl Cgroups {
                 }
                 None => Err(io::Error::other("this host has no freezer")),
             },
+        }
+    }
+
+    /// Takes as much memory from a frozen group as the kernel can: pages of files, and others where
+    /// the host has swap. Takes a bounded time and stops when the group is thawed.
+    pub(crate) fn reclaim(&self, name: &str) -> io::Result<()> {
+        /// So small that a thaw is noticed soon.
+        const STEP_BYTES: u64 = 32 << 20;
+        const STEPS_MAX: u32 = 1024;
+        if let (Some(dir), true) = (self.unified(name), self.layout.v2_limits) {
+            for _ in 0..STEPS_MAX {
+                let step = self.counted(name).memory_bytes.min(STEP_BYTES);
+                if step == 0 || !self.is_frozen(name)? {
+                    break;
+                }
+                // The kernel's word for "that is all there is".
+                if write(&dir.join("memory.reclaim"), &step.to_string()).is_err() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        match self.v1(name).get("memory") {
+            // It ends by itself when a few rounds find nothing more.
+            Some(dir) if self.is_frozen(name)? => write(&dir.join("memory.force_empty"), "0"),
+            _ => Ok(()),
         }
     }
 

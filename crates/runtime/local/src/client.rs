@@ -62,7 +62,7 @@ impl Spawner {
                      of atoll (this one speaks {GENERATION}): remove them with that version first"
                 )));
             }
-            Answer::Launched(_) | Answer::Failed { .. } => {
+            Answer::Launched(_) | Answer::Settled | Answer::Failed { .. } => {
                 return Err(io::Error::other("the spawner answered something else"));
             }
         }
@@ -83,7 +83,24 @@ impl Spawner {
         match asked.await.map_err(late)??.1 {
             Answer::Launched(launched) => Ok(Ok(launched)),
             Answer::Failed { message } => Ok(Err(message)),
-            Answer::Attached { .. } => Err(io::Error::other("the spawner answered something else")),
+            Answer::Attached { .. } | Answer::Settled => {
+                Err(io::Error::other("the spawner answered something else"))
+            }
+        }
+    }
+
+    /// Ends what there is of a sandbox. From then on nothing is written about it: neither about
+    /// its end nor about a launch that an earlier server asked for.
+    pub(crate) async fn settle(&self, id: &str, patience: Duration) -> io::Result<()> {
+        self.attach().await?;
+        let request = Request::Settle { id: id.to_owned() };
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not end");
+        match tokio::time::timeout(patience, self.ask(&request)).await.map_err(late)??.1 {
+            Answer::Settled => Ok(()),
+            Answer::Failed { message } => Err(io::Error::other(message)),
+            Answer::Attached { .. } | Answer::Launched(_) => {
+                Err(io::Error::other("the spawner answered something else"))
+            }
         }
     }
 

@@ -50,7 +50,7 @@ impl LocalConfig {
             network: NetworkConfig::default(),
             images: atoll_image::Config::default(),
             isolation: Isolation::Native,
-            oci_programs: vec!["runc".into(), "crun".into()],
+            oci_programs: ["runc", "crun", "runsc"].map(str::to_owned).to_vec(),
             allowed_host_paths: Vec::new(),
             default_resources: Resources { cpu_millis: None, memory_bytes: None, pids: Some(4096) },
             ready_networks: 16,
@@ -87,8 +87,22 @@ impl Layout {
         self.snapshots().join(id)
     }
 
+    pub(crate) fn volumes(&self) -> PathBuf {
+        self.0.join("volumes")
+    }
+
     pub(crate) fn volume(&self, tenant: &str, name: &str) -> PathBuf {
-        self.0.join("volumes").join(tenant).join(name)
+        self.volumes().join(tenant).join(name)
+    }
+
+    /// Ids and tokens of volumes.
+    pub(crate) fn volume_records(&self) -> PathBuf {
+        self.0.join("volume-records")
+    }
+
+    /// Files on their way into volumes, on the same disk.
+    pub(crate) fn volume_drafts(&self) -> PathBuf {
+        self.0.join("volume-drafts")
     }
 
     pub(crate) fn images(&self) -> PathBuf {

@@ -4,19 +4,24 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use atoll_core::{Network, Observed, Resources, Sandbox, Source};
+use atoll_core::{Observed, Resources, Sandbox, Source};
 use atoll_engine::seam::{Event, RuntimeError};
 use atoll_image::{Auth, Progress};
+use sha2::{Digest, Sha256};
 
 use crate::client::is_nobody;
 use crate::files::{read_json, write_json};
 use crate::live::Live;
-use crate::plan::{self, Base, Plan};
-use crate::protocol::{CgroupDirs, Launch, Launcher, files};
+use crate::plan::{self, Base, Plan, Shape};
+use crate::protocol::{CgroupDirs, Door, Launch, Launcher, files};
 use crate::runtime::{END_TIMEOUT, Local};
-use crate::volumes;
 use crate::wanted::Wanted;
+use crate::{agent, random, volumes};
+
+/// Bytes of the word that opens an agent's defaults.
+const KEY_BYTES: usize = 16;
 
 impl Local {
     /// The files a sandbox starts from; may take as long as a pull.
@@ -61,24 +66,21 @@ impl Local {
         if wanted.is_over() {
             return Ok(Observed::Absent);
         }
-        let id = sandbox.id.as_str().to_owned();
-        if let Some(live) = self.live(&id) {
-            return self.wait_up(&id, &live).await;
+        if let Some(fitting) = self.fit(&sandbox).await? {
+            return Ok(fitting);
         }
-        // Whatever an interrupted attempt left is in the way.
-        self.tear_down(&id).await?;
-        let dir = self.layout.sandbox(&id);
-        let launch = self.launch_of(&sandbox, &dir, &base).map_err(|e| start_failure(&e))?;
-        let plan = Plan { base, launcher: launch.launcher.clone() };
-        let resources = self.resources(&sandbox);
-        let this = Arc::clone(&self);
-        let prepared = tokio::task::spawn_blocking(move || {
-            this.prepare(&id, &dir, &plan, resources).map(|()| launch)
-        });
-        let launch = prepared
-            .await
-            .map_err(|e| start_failure(&io::Error::other(e)))?
-            .map_err(|e| start_failure(&e))?;
+        // Whatever an interrupted attempt, or a sandbox of another shape, left is in the way.
+        self.tear_down(sandbox.id.as_str()).await?;
+        self.start(&sandbox, base).await
+    }
+
+    /// Starts it on what its folder has. The caller holds its lock.
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        sandbox: &Sandbox,
+        base: Base,
+    ) -> Result<Observed, RuntimeError> {
+        let launch = self.prepared(sandbox, base).await.map_err(|e| start_failure(&e))?;
         let patience = self.config.start_timeout;
         let launched =
             self.spawner.launch(launch, patience).await.map_err(|e| launch_failure(&e))?;
@@ -86,7 +88,14 @@ impl Local {
         let id = sandbox.id.as_str();
         let live = self.adopt(id).map_err(|e| start_failure(&e))?;
         match live {
-            Some(live) => self.wait_up(id, &live).await,
+            Some(live) => {
+                let up = self.wait_up(sandbox, &live).await;
+                if sandbox.stock_of.is_some() {
+                    // Whoever claims it shall not wait for a file.
+                    live.plan();
+                }
+                up
+            }
             // It ended before we could take hold of it.
             None => {
                 let seen = self.seen(id).await?;
@@ -96,12 +105,22 @@ impl Local {
         }
     }
 
-    /// Waits until the agent answers or the sandbox is over.
-    pub(crate) async fn wait_up(&self, id: &str, live: &Live) -> Result<Observed, RuntimeError> {
+    /// Waits until the sandbox is up or over.
+    pub(crate) async fn wait_up(
+        &self,
+        sandbox: &Sandbox,
+        live: &Live,
+    ) -> Result<Observed, RuntimeError> {
+        let id = sandbox.id.as_str();
         tokio::select! {
-            answered = tokio::time::timeout(self.config.start_timeout, live.wait_answer()) => {
+            answered = tokio::time::timeout(self.patience(sandbox), live.wait_answer()) => {
                 match answered {
-                    Ok(Ok(())) => Ok(Observed::Running),
+                    Ok(Ok(Ok(()))) => Ok(Observed::Running),
+                    Ok(Ok(Err(problem))) => Err(RuntimeError::permanent(
+                        "READY_CHECK_FAILED",
+                        &problem,
+                        "mend the template's ready command or what it looks for, or let it wait longer",
+                    )),
                     // An agent that goes away in mid-answer is about to end: its sockets close
                     // a moment before the process does.
                     Ok(Err(error)) => match tokio::time::timeout(END_TIMEOUT, live.wait_ended()).await {
@@ -119,6 +138,14 @@ impl Local {
         }
     }
 
+    /// How long it may take to come up: the agent first, then its check, then what is warmed.
+    fn patience(&self, sandbox: &Sandbox) -> Duration {
+        const WARMING: Duration = Duration::from_secs(120);
+        let check = sandbox.spec.ready.as_ref().map_or(Duration::ZERO, |check| check.within);
+        let warming = if sandbox.stock_of.is_some() { WARMING } else { Duration::ZERO };
+        self.config.start_timeout + check + warming
+    }
+
     async fn ended(&self, id: &str, live: &Live) -> Observed {
         Observed::Exited(live.exit(self.cgroups.counted(id).oom_kills).await)
     }
@@ -132,27 +159,8 @@ impl Local {
         }
     }
 
-    /// Folders and groups.
-    fn prepare(&self, id: &str, dir: &Path, plan: &Plan, resources: Resources) -> io::Result<()> {
-        std::fs::create_dir(dir)?;
-        std::fs::create_dir(dir.join(files::ROOT))?;
-        write_json(&dir.join(plan::FILE), plan)?;
-        for (number, tree) in plan.base.trees.iter().enumerate() {
-            let writable = plan::writable(dir, number);
-            for folder in ["upper", "work"] {
-                std::fs::create_dir_all(writable.join(folder))?;
-            }
-            let stage = dir.join(files::LAYERS).join(number.to_string());
-            std::fs::create_dir_all(stage.join("w"))?;
-            for depth in 0..tree.lowers.len() {
-                std::fs::create_dir(stage.join(depth.to_string()))?;
-            }
-        }
-        self.cgroups.create(id, resources)
-    }
-
-    fn launch_of(&self, sandbox: &Sandbox, dir: &Path, base: &Base) -> io::Result<Launch> {
-        let id = sandbox.id.as_str();
+    /// What can't be changed once it runs.
+    pub(crate) fn shape(&self, sandbox: &Sandbox) -> io::Result<Shape> {
         let resources = self.resources(sandbox);
         let launcher = match self.oci_program(&sandbox.spec.isolation) {
             None => Launcher::Native,
@@ -163,30 +171,83 @@ impl Local {
                 pids: resources.pids,
             },
         };
+        let mounts = volumes::binds(&self.config, &self.layout, sandbox)?;
+        Ok(Shape::of(sandbox, resources, mounts, launcher))
+    }
+
+    /// Its folders, groups and plan, and the order to launch it.
+    async fn prepared(self: &Arc<Self>, sandbox: &Sandbox, base: Base) -> io::Result<Launch> {
+        let (this, sandbox) = (Arc::clone(self), sandbox.clone());
+        // A volume is not removed between being found and being in the plan.
+        let _volumes = self.volumes.gate.read().await;
+        let prepared = tokio::task::spawn_blocking(move || {
+            let id = sandbox.id.as_str();
+            let dir = this.layout.sandbox(id);
+            let (shape, key) = (this.shape(&sandbox)?, random::hex(KEY_BYTES)?);
+            let launch = this.launch_of(&sandbox, &dir, &base, &shape, &key)?;
+            let launcher = shape.launcher.clone();
+            let tenant = sandbox.tenant.as_str().to_owned();
+            let plan = Plan { base, launcher, shape: Some(shape), tenant, key };
+            this.prepare(id, &dir, &plan, this.resources(&sandbox)).map(|()| launch)
+        });
+        prepared.await.map_err(io::Error::other)?
+    }
+
+    /// Folders and groups. Fine with folders that are there: a sandbox that is resumed has some.
+    fn prepare(&self, id: &str, dir: &Path, plan: &Plan, resources: Resources) -> io::Result<()> {
+        std::fs::create_dir_all(dir.join(files::ROOT))?;
+        write_json(&dir.join(plan::FILE), plan)?;
+        std::fs::write(dir.join(files::BOOT_ID), format!("{}\n", random::uuid()?))?;
+        for (number, tree) in plan.base.trees.iter().enumerate() {
+            let writable = plan::writable(dir, number);
+            for folder in ["upper", "work"] {
+                std::fs::create_dir_all(writable.join(folder))?;
+            }
+            let stage = dir.join(files::LAYERS).join(number.to_string());
+            std::fs::create_dir_all(stage.join("w"))?;
+            for depth in 0..tree.lowers.len() {
+                std::fs::create_dir_all(stage.join(depth.to_string()))?;
+            }
+        }
+        self.cgroups.create(id, resources)
+    }
+
+    fn launch_of(
+        &self,
+        sandbox: &Sandbox,
+        dir: &Path,
+        base: &Base,
+        shape: &Shape,
+        key: &str,
+    ) -> io::Result<Launch> {
+        let id = sandbox.id.as_str();
+        let launcher = shape.launcher.clone();
+        let door = launcher.is_gvisor().then(Door::new).transpose()?;
         let hostname = id.to_owned();
         Ok(Launch {
             id: id.to_owned(),
             dir: dir.to_owned(),
             launcher,
             roots: base.roots(dir),
-            mounts: volumes::binds(&self.config, &self.layout, sandbox)?,
+            mounts: shape.mounts.clone(),
             files: self.written_files(&hostname),
             hostname,
             agent: self.config.agent.clone(),
-            agent_config: agent_config(sandbox, base)?,
+            agent_config: agent::config(sandbox, &base.defaults, key, door.as_ref()),
+            door,
             cgroups: CgroupDirs {
                 unified: self.cgroups.unified(id),
                 v1: self.cgroups.v1(id),
                 v2_limits: self.cgroups.limits_on_v2(),
                 oci_path: self.cgroups.oci_path(id),
             },
-            network: sandbox.spec.network == Network::Internet,
+            network: shape.network,
             shm_bytes: self.config.shm_bytes,
             log_bytes: self.config.log_bytes,
         })
     }
 
-    /// Files that tell a sandbox its name and its resolvers.
+    /// Files that tell a sandbox its names and its resolvers.
     fn written_files(&self, hostname: &str) -> BTreeMap<String, String> {
         let resolvers = self.config.network.resolvers.iter();
         let resolv: String = resolvers.map(|r| format!("nameserver {r}\n")).collect();
@@ -195,6 +256,7 @@ impl Local {
             ("/etc/resolv.conf".to_owned(), resolv),
             ("/etc/hosts".to_owned(), hosts),
             ("/etc/hostname".to_owned(), format!("{hostname}\n")),
+            ("/etc/machine-id".to_owned(), format!("{}\n", machine_id(hostname))),
         ])
     }
 
@@ -224,24 +286,10 @@ impl Local {
     }
 }
 
-/// The agent's configuration: what was asked for over what the image says.
-fn agent_config(sandbox: &Sandbox, base: &Base) -> io::Result<String> {
-    let spec = &sandbox.spec;
-    let mut env: BTreeMap<&str, &str> =
-        base.defaults.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    env.insert("OPENSANDBOX_ID", sandbox.id.as_str());
-    env.extend(spec.env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
-    let image_command: Vec<String> =
-        base.defaults.entrypoint.iter().chain(&base.defaults.cmd).cloned().collect();
-    let entrypoint = if spec.entrypoint.is_empty() { &image_command } else { &spec.entrypoint };
-    let config = serde_json::json!({
-        "id": sandbox.id.as_str(),
-        "entrypoint": entrypoint,
-        "env": env,
-        "cwd": base.defaults.working_dir,
-        "user": base.defaults.user,
-    });
-    Ok(config.to_string())
+/// The same for the same sandbox at every start, and no other's.
+fn machine_id(id: &str) -> String {
+    let digest = Sha256::digest(format!("machine-id of sandbox {id}"));
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn image_failure(error: &atoll_image::Error) -> RuntimeError {
@@ -284,7 +332,7 @@ fn launch_failure(error: &io::Error) -> RuntimeError {
     start_failure(error)
 }
 
-fn start_failure(error: &io::Error) -> RuntimeError {
+pub(crate) fn start_failure(error: &io::Error) -> RuntimeError {
     let message = format!("the sandbox could not be started: {error}");
     if error.kind() == io::ErrorKind::StorageFull {
         return RuntimeError::permanent(

@@ -33,15 +33,33 @@ impl Dialer {
 
     /// Connects to `port` on the loopback of the sandbox whose first process is `pidfd`.
     pub(crate) async fn dial(&self, pidfd: Arc<OwnedFd>, port: u16) -> io::Result<TcpStream> {
+        connect(self.socket(pidfd).await?, port).await
+    }
+
+    /// The same where nobody may listen yet. From another address than the one that is called:
+    /// otherwise the kernel may choose the called port as our own, connect us to ourselves, and
+    /// keep the port from whoever wants to listen there.
+    pub(crate) async fn try_dial(&self, pidfd: Arc<OwnedFd>, port: u16) -> io::Result<TcpStream> {
+        const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+        let socket = self.socket(pidfd).await?;
+        socket.bind((ELSEWHERE, 0).into())?;
+        connect(socket, port).await
+    }
+
+    /// A socket of that sandbox's network namespace.
+    async fn socket(&self, pidfd: Arc<OwnedFd>) -> io::Result<TcpSocket> {
         let (reply, made) = oneshot::channel();
         let gone = |_| io::Error::other("the dialer is gone");
         self.0.send((pidfd, reply)).map_err(|_| io::Error::other("the dialer is gone"))?;
         let socket = made.await.map_err(gone)??;
-        let socket = TcpSocket::from_std_stream(std::net::TcpStream::from(socket));
-        let stream = socket.connect((Ipv4Addr::LOCALHOST, port).into()).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
+        Ok(TcpSocket::from_std_stream(std::net::TcpStream::from(socket)))
     }
+}
+
+async fn connect(socket: TcpSocket, port: u16) -> io::Result<TcpStream> {
+    let stream = socket.connect((Ipv4Addr::LOCALHOST, port).into()).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 fn work(home: &OwnedFd, inbox: &Receiver<Order>) {

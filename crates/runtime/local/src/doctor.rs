@@ -30,26 +30,65 @@ pub struct Check {
 
 /// Looks at everything.
 pub fn check() -> Vec<Check> {
-    vec![privileges(), kernel(), overlay(), groups(), users(), networks(), firewall(), oci()]
+    let mut all = needed();
+    all.extend([firewall(), oci()]);
+    all
+}
+
+/// What no sandbox can do without.
+fn needed() -> Vec<Check> {
+    vec![privileges(), kernel(), overlay(), groups(), users(), networks()]
 }
 
 /// What makes sandboxes impossible, a line each.
 pub(crate) fn obstacles() -> Vec<String> {
-    let missing = check().into_iter().filter(|check| check.verdict == Verdict::Missing);
+    let missing = needed().into_iter().filter(|check| check.verdict == Verdict::Missing);
     missing.map(|c| format!("  {}: {}. {}", c.name, c.found, c.remedy)).collect()
 }
 
 /// Why an OCI runtime can't be used here; nothing when it can.
 pub(crate) fn why_not(program: &str) -> Option<&'static str> {
-    let name = std::path::Path::new(program).file_name().unwrap_or_default();
-    // Sandboxes are reached through a socket that is handed to their first process.
-    if name == "runsc" || name.to_string_lossy().starts_with("kata") {
-        return Some("it does not hand open sockets to a sandbox; use native, runc or crun");
+    // It would need a virtual machine's own network and files, which nothing here makes.
+    if name_of(program).starts_with("kata") {
+        return Some(
+            "virtual machines are not made here: they take neither the sandbox's network \
+             namespace nor its files; use native, runc, crun or runsc",
+        );
     }
     match find_program(program) {
         Some(_) => None,
         None => Some("it is not installed; install it, or use native"),
     }
+}
+
+/// Whether the program is gVisor's.
+pub(crate) fn is_gvisor(program: &str) -> bool {
+    name_of(program) == "runsc"
+}
+
+/// What is wrong with an old release of gVisor; nothing when it is new enough, or not known.
+pub(crate) fn gvisor_complaint(program: &str) -> Option<String> {
+    /// The oldest release known to run the usual programs.
+    const RELEASE_MIN: u32 = 20_240_729;
+    let found = find_program(program)?;
+    let said = std::process::Command::new(found).arg("--version").output().ok()?.stdout;
+    let release = release_of(&String::from_utf8_lossy(&said))?;
+    (release < RELEASE_MIN).then(|| {
+        format!(
+            "release {release} is older than {RELEASE_MIN}: ls, stat and others fail in images \
+             with GNU coreutils 9"
+        )
+    })
+}
+
+/// The date in what `runsc --version` says: `runsc version release-20240729.0`.
+fn release_of(said: &str) -> Option<u32> {
+    let mut numbers = said.lines().next()?.split(|c: char| !c.is_ascii_digit());
+    numbers.find(|number| number.len() == 8)?.parse().ok()
+}
+
+fn name_of(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
 }
 
 /// Where a program is, if it is installed.
@@ -169,11 +208,47 @@ fn firewall() -> Check {
 
 fn oci() -> Check {
     let here: Vec<&str> =
-        ["runc", "crun"].into_iter().filter(|name| find_program(name).is_some()).collect();
+        ["runc", "crun", "runsc"].into_iter().filter(|name| find_program(name).is_some()).collect();
+    let complaint = gvisor_complaint("runsc");
     Check {
         name: "OCI runtimes",
-        verdict: verdict(!here.is_empty(), Verdict::Limited),
-        found: if here.is_empty() { "none".into() } else { here.join(", ") },
-        remedy: if here.is_empty() { "Optional: apt-get install runc" } else { "" },
+        verdict: verdict(!here.is_empty() && complaint.is_none(), Verdict::Limited),
+        found: match &complaint {
+            _ if here.is_empty() => "none".into(),
+            Some(complaint) => format!("{}; runsc: {complaint}", here.join(", ")),
+            None => here.join(", "),
+        },
+        remedy: match complaint {
+            _ if here.is_empty() => "Optional: apt-get install runc",
+            Some(_) => "Install a newer runsc: https://gvisor.dev/docs/user_guide/install",
+            None => "",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_machines_are_refused_with_a_reason() {
+        for program in ["kata-runtime", "/opt/kata/bin/kata-runtime", "kata"] {
+            assert!(why_not(program).is_some_and(|why| why.contains("virtual machines")));
+        }
+        assert!(why_not("no-such-runtime").is_some_and(|why| why.contains("not installed")));
+    }
+
+    #[test]
+    fn gvisor_is_known_by_its_name_and_its_release_by_its_date() {
+        assert!(is_gvisor("runsc") && is_gvisor("/usr/local/bin/runsc"));
+        assert!(!is_gvisor("runc") && !is_gvisor("/opt/runsc/crun"));
+        for (said, release) in [
+            ("runsc version release-20250310.0\nspec: 1.1.0-rc.1\n", Some(20_250_310)),
+            ("runsc version 0.0~20221219.0\nspec: 1.0.2-dev\n", Some(20_221_219)),
+            ("runsc version VERSION_MISSING\nspec: 20221219\n", None),
+            ("", None),
+        ] {
+            assert_eq!(release_of(said), release, "{said:?}");
+        }
     }
 }

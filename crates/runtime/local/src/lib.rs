@@ -4,7 +4,9 @@
 //! outlives it, forks sandboxes; the first process of a sandbox builds its own walls and becomes
 //! the agent. All `unsafe` is in `sys`.
 
+mod agent;
 mod cgroup;
+mod claim;
 mod client;
 mod config;
 mod create;
@@ -16,6 +18,8 @@ mod logs;
 mod net;
 mod plan;
 mod protocol;
+mod random;
+mod rest;
 mod runtime;
 mod snapshots;
 pub mod spawner;

@@ -1,11 +1,13 @@
 //! What a sandbox is made of, written into its folder before anything is made.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use atoll_core::{Network, ReadyCheck, Resources, Sandbox, Source};
 use atoll_image::{Image, ImageConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{Launcher, Root};
+use crate::protocol::{Bind, Launcher, Root};
 
 /// Name of the plan in a sandbox's folder and of the description in a snapshot's.
 pub(crate) const FILE: &str = "plan.json";
@@ -29,6 +31,64 @@ pub(crate) struct Tree {
 pub(crate) struct Plan {
     pub(crate) base: Base,
     pub(crate) launcher: Launcher,
+    /// Absent in plans of earlier versions.
+    #[serde(default)]
+    pub(crate) shape: Option<Shape>,
+    /// Whose it was when it was made.
+    #[serde(default)]
+    pub(crate) tenant: String,
+    /// Opens the agent's defaults to whoever says it.
+    #[serde(default)]
+    pub(crate) key: String,
+}
+
+impl Plan {
+    /// The folders it has from outside.
+    pub(crate) fn mounts(&self) -> impl Iterator<Item = &Bind> {
+        self.shape.iter().flat_map(|shape| &shape.mounts)
+    }
+}
+
+/// What can't be changed while a sandbox runs. Two records of equal shape differ only in what the
+/// agent can be told at any time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    source: String,
+    entrypoint: Vec<String>,
+    cpu_millis: Option<u64>,
+    memory_bytes: Option<u64>,
+    pids: Option<u64>,
+    pub(crate) mounts: Vec<Bind>,
+    pub(crate) launcher: Launcher,
+    pub(crate) network: bool,
+    ready: Option<(String, Duration, Duration)>,
+}
+
+impl Shape {
+    /// The shape of `sandbox` within `resources`, with its `mounts` found.
+    pub(crate) fn of(
+        sandbox: &Sandbox,
+        resources: Resources,
+        mounts: Vec<Bind>,
+        launcher: Launcher,
+    ) -> Self {
+        let spec = &sandbox.spec;
+        let ready = |check: &ReadyCheck| (check.command.clone(), check.every, check.within);
+        Self {
+            source: match &spec.source {
+                Source::Image(image) => format!("image {}", image.reference),
+                Source::Snapshot(id) => format!("snapshot {id}"),
+            },
+            entrypoint: spec.entrypoint.clone(),
+            cpu_millis: resources.cpu_millis,
+            memory_bytes: resources.memory_bytes,
+            pids: resources.pids,
+            mounts,
+            launcher,
+            network: spec.network == Network::Internet,
+            ready: spec.ready.as_ref().map(ready),
+        }
+    }
 }
 
 impl Base {

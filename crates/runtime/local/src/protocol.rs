@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::net::NetworkConfig;
+use crate::{doctor, random};
 
 /// Generation of these messages.
 pub(crate) const GENERATION: u32 = 1;
@@ -33,6 +34,8 @@ pub(crate) enum Request {
     Attach,
     /// Start a sandbox.
     Launch(Box<Launch>),
+    /// End what there is of a sandbox, and answer when nothing will be written about it any more.
+    Settle { id: String },
 }
 
 /// Everything needed to start one sandbox whose folders and groups exist already.
@@ -42,6 +45,9 @@ pub(crate) struct Launch {
     /// The sandbox's own folder.
     pub(crate) dir: PathBuf,
     pub(crate) launcher: Launcher,
+    /// How the agent is reached where its socket can't be handed over.
+    #[serde(default)]
+    pub(crate) door: Option<Door>,
     pub(crate) roots: Vec<Root>,
     pub(crate) mounts: Vec<Bind>,
     /// Files written into the sandbox's tree, by path inside.
@@ -71,6 +77,41 @@ pub(crate) enum Launcher {
         cpu_millis: Option<u64>,
         pids: Option<u64>,
     },
+}
+
+impl Launcher {
+    /// gVisor: it hands neither sockets nor our user namespaces to a sandbox, so the agent is
+    /// reached by port and files keep the image's ids. Its own kernel is the wall.
+    pub(crate) fn is_gvisor(&self) -> bool {
+        match self {
+            Self::Native => false,
+            Self::Oci { program, .. } => doctor::is_gvisor(program),
+        }
+    }
+}
+
+/// A port on the sandbox's own loopback. Everybody inside can connect to it, so whoever does
+/// must say the secret first, before a byte of HTTP.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Door {
+    pub(crate) port: u16,
+    pub(crate) secret: String,
+}
+
+impl Door {
+    /// Where the agents of gVisor sandboxes listen; the port that execd has in its own images.
+    const PORT: u16 = 44772;
+
+    /// A door with a secret nobody knows yet.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self { port: Self::PORT, secret: random::hex(16)? })
+    }
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("port", &self.port).finish_non_exhaustive()
+    }
 }
 
 /// One overlay: `target` inside, read-only layers (top-most first), and the writable folder that
@@ -111,6 +152,7 @@ pub(crate) struct CgroupDirs {
 pub(crate) enum Answer {
     Attached { generation: u32, pid: i32 },
     Launched(Launched),
+    Settled,
     Failed { message: String },
 }
 
@@ -124,6 +166,9 @@ pub(crate) struct Launched {
     /// Which tells whether that descriptor still is the ring.
     #[serde(default)]
     pub(crate) log_inode: u64,
+    /// How the agent is reached, if not by the socket in the folder.
+    #[serde(default)]
+    pub(crate) door: Option<Door>,
     /// Number of its cable and first of its ids, so that neither is given out twice.
     pub(crate) cable: Option<u32>,
     pub(crate) first_id: u32,
@@ -154,6 +199,10 @@ pub(crate) mod files {
     pub(crate) const LOG: &str = "log";
     /// Its agent has answered once.
     pub(crate) const ANSWERED: &str = "answered";
+    /// It has ended, or is about to, and starts from its files when it is resumed.
+    pub(crate) const RESTING: &str = "resting.json";
+    /// What it has for the machine's `boot_id`.
+    pub(crate) const BOOT_ID: &str = "boot_id";
     /// Where layers and the root are mounted, in the sandbox's own mount namespace only.
     pub(crate) const LAYERS: &str = "layers";
     pub(crate) const ROOT: &str = "root";

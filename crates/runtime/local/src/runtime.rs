@@ -8,7 +8,7 @@ use std::time::Duration;
 use atoll_core::{Isolation, Observed, SandboxId};
 use atoll_engine::seam::{Event, RuntimeError};
 use atoll_image::ImageStore;
-use tokio::sync::{OwnedMutexGuard, mpsc};
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc};
 
 use crate::cgroup::Cgroups;
 use crate::client::Spawner;
@@ -18,7 +18,9 @@ use crate::files::read_json;
 use crate::live::{self, Live};
 use crate::plan::{self, Plan};
 use crate::protocol::{Launched, Launcher, files};
+use crate::rest;
 use crate::trash::Trash;
+use crate::volumes::Registry;
 
 mod seam;
 mod start;
@@ -39,7 +41,10 @@ pub(crate) struct Local {
     pub(crate) cgroups: Cgroups,
     pub(crate) images: ImageStore,
     pub(crate) spawner: Spawner,
-    dialer: Dialer,
+    pub(crate) volumes: Registry,
+    /// Taking memory from paused sandboxes is slow work: one at a time.
+    reclaiming: Arc<Semaphore>,
+    dialer: Arc<Dialer>,
     live: Mutex<HashMap<String, Arc<Live>>>,
     /// Making and removing of one sandbox never overlap.
     locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -52,9 +57,16 @@ impl Local {
         locked(&self.live).get(id).cloned()
     }
 
+    /// Lets go of a sandbox; its end is no news any more.
+    pub(crate) fn forget(&self, id: &str) -> Option<Arc<Live>> {
+        locked(&self.live).remove(id)
+    }
+
     /// Takes hold of a sandbox that has a process and watches for its end.
     pub(crate) fn adopt(self: &Arc<Self>, id: &str) -> io::Result<Option<Arc<Live>>> {
-        let Some(found) = Live::adopt(&self.layout.sandbox(id))? else { return Ok(None) };
+        let Some(found) = Live::adopt(&self.layout.sandbox(id), Arc::clone(&self.dialer))? else {
+            return Ok(None);
+        };
         let found = Arc::new(found);
         locked(&self.live).insert(id.to_owned(), Arc::clone(&found));
         let (this, watched, id) = (Arc::downgrade(self), Arc::clone(&found), id.to_owned());
@@ -92,6 +104,9 @@ impl Local {
     /// not there yet: making it (again) waits for the answer.
     pub(crate) async fn seen(self: &Arc<Self>, id: &str) -> Result<Observed, RuntimeError> {
         let dir = self.layout.sandbox(id);
+        if let Some(resting) = rest::seen(&dir) {
+            return Ok(resting);
+        }
         if dir.join(files::EXIT).exists() {
             return Ok(Observed::Exited(live::exit_of(&dir, self.cgroups.counted(id).oom_kills)));
         }
@@ -124,7 +139,7 @@ impl Local {
 
     /// Removes every trace. Fine when there is none.
     pub(crate) async fn tear_down(self: &Arc<Self>, id: &str) -> Result<(), RuntimeError> {
-        let live = locked(&self.live).remove(id);
+        let live = self.forget(id);
         let dir = self.layout.sandbox(id);
         if live.is_none() && !dir.exists() && !self.cgroups.exists(id) {
             return Ok(());
@@ -148,7 +163,7 @@ impl Local {
     }
 
     /// Kills all processes and waits for the first one's end.
-    async fn end(&self, id: &str, live: Option<&Live>) -> io::Result<()> {
+    pub(crate) async fn end(&self, id: &str, live: Option<&Live>) -> io::Result<()> {
         if self.cgroups.exists(id) {
             self.cgroups.kill(id)?;
         }
@@ -167,18 +182,28 @@ impl Local {
     }
 
     /// Lets an OCI runtime forget a sandbox, with the groups only it knows of.
-    async fn oci_delete(&self, program: &str, id: &str) -> io::Result<()> {
-        if !self.layout.oci().join(id).exists() {
+    pub(crate) async fn oci_delete(&self, program: &str, id: &str) -> io::Result<()> {
+        if !self.oci_knows(id) {
             return Ok(());
         }
         let mut command = tokio::process::Command::new(program);
         command.arg("--root").arg(self.layout.oci()).args(["delete", "--force", id]);
         let output = command.stdin(std::process::Stdio::null()).output().await?;
-        if output.status.success() || !self.layout.oci().join(id).exists() {
+        if output.status.success() || !self.oci_knows(id) {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Err(io::Error::other(format!("{program} delete: {said}")))
+    }
+
+    /// Whether an OCI runtime keeps something under this id: a folder, or gVisor's files.
+    fn oci_knows(&self, id: &str) -> bool {
+        let entries = std::fs::read_dir(self.layout.oci()).into_iter().flatten();
+        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.any(|name| {
+            name.strip_prefix(id)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with("_sandbox"))
+        })
     }
 
     /// The OCI program to use, or none for our own launcher.

@@ -1,7 +1,8 @@
 //! Keeping a sandbox's files.
 //!
 //! Only what the sandbox changed is copied; the layers below are shared with the image or with the
-//! snapshot it came from.
+//! snapshot it came from. Sandboxes made from it, forks too, share that one copy to read. Where the
+//! disk's filesystem can share blocks between files (Btrfs, XFS), the copy itself takes no space.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -7,6 +7,7 @@
 
 use std::process::ExitCode;
 
+mod bootid;
 mod child;
 mod identity;
 mod launch;

@@ -5,9 +5,9 @@
 //! the work of strangers: see [`tree`] for how they are deleted.
 
 use std::collections::VecDeque;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SendError, Sender};
@@ -54,6 +54,15 @@ impl Trash {
     /// Takes `path` away in one step and deletes it later. Fine when there is nothing; an error
     /// means that it is still there.
     pub(crate) fn throw(&self, path: &Path) -> io::Result<()> {
+        self.take(CWD, path).map(drop)
+    }
+
+    /// The same for what is called `name` in an open folder; false when there is nothing.
+    pub(crate) fn throw_from(&self, folder: impl AsFd, name: &OsStr) -> io::Result<bool> {
+        self.take(folder.as_fd(), Path::new(name))
+    }
+
+    fn take(&self, folder: BorrowedFd<'_>, path: &Path) -> io::Result<bool> {
         let failed = |error: Errno| {
             let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("moving files into the trash: {error}"))
@@ -69,12 +78,12 @@ impl Trash {
             .collect();
         loop {
             let name = numbered(&label, next_number());
-            match rustix::fs::renameat(CWD, path, &root, &name) {
+            match rustix::fs::renameat(folder, path, &root, &name) {
                 Ok(()) => {
                     submit(Job { root: self.0.clone(), removal: Removal::of(name) });
-                    return Ok(());
+                    return Ok(true);
                 }
-                Err(Errno::NOENT) => return Ok(()),
+                Err(Errno::NOENT) => return Ok(false),
                 // An earlier server left something of this name.
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {}
                 Err(error) => return Err(failed(error)),

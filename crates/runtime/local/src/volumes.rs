@@ -7,7 +7,12 @@ use atoll_core::{Error, Mount, MountSource, Result, Sandbox};
 
 use crate::config::{Layout, LocalConfig};
 use crate::protocol::Bind;
-use crate::trash::Trash;
+
+mod content;
+mod registry;
+mod seam;
+
+pub(crate) use registry::Registry;
 
 /// Places inside that a volume would take from the sandbox itself.
 const TAKEN: [&str; 3] = ["/proc", "/sys", "/dev"];
@@ -45,12 +50,18 @@ pub(crate) fn binds(
     sandbox.spec.mounts.iter().map(|mount| bind(config, layout, sandbox, mount)).collect()
 }
 
+/// Makes ready for volumes, after whatever an earlier server was doing.
+pub(crate) fn open(layout: &Layout) -> io::Result<Registry> {
+    content::clear_drafts(layout)?;
+    Registry::open(layout)
+}
+
 /// Removes the volumes that were to go with the sandbox. Another sandbox that has mounted one sees
 /// it become empty: whoever shares a volume must not let it go with one of its users.
 pub(crate) fn remove_owned(layout: &Layout, sandbox: &Sandbox) -> io::Result<()> {
     for mount in &sandbox.spec.mounts {
         if let MountSource::Volume { name, delete_with_sandbox: true, .. } = &mount.source {
-            Trash::of(layout).throw(&layout.volume(sandbox.tenant.as_str(), name))?;
+            registry::throw(layout, sandbox.tenant.as_str(), name)?;
         }
     }
     Ok(())

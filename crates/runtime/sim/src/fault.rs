@@ -35,6 +35,8 @@ pub struct Tally {
     pub dropped: u64,
     /// Times that an action began while another for the same sandbox was in flight.
     pub overlaps: u64,
+    /// Times that a sandbox told one owner's secrets was given to another.
+    pub shared: u64,
     /// Most actions in flight at once.
     pub at_once_max: u64,
 }

@@ -5,6 +5,7 @@ mod agent;
 mod fault;
 mod runtime;
 mod script;
+mod volumes;
 mod world;
 
 pub use fault::{Chaos, Tally};

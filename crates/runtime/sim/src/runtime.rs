@@ -84,8 +84,14 @@ impl SimRuntime {
 
     /// Puts something on the machine that no engine asked for.
     pub fn plant(&self, id: SandboxId) {
-        let item =
-            Item { state: Observed::Running, files: Files::default(), log: Vec::new(), from: None };
+        let item = Item {
+            state: Observed::Running,
+            files: Files::default(),
+            log: Vec::new(),
+            from: None,
+            told: None,
+            asleep: false,
+        };
         self.world().items.insert(id, item);
     }
 
@@ -97,6 +103,11 @@ impl SimRuntime {
     /// Everything that exists, half-made or not.
     pub fn sandboxes(&self) -> Vec<(SandboxId, Observed)> {
         self.world().items.iter().map(|(id, item)| (id.clone(), item.state.clone())).collect()
+    }
+
+    /// The record that a sandbox was last told.
+    pub fn told(&self, id: &SandboxId) -> Option<Sandbox> {
+        self.world().items.get(id).and_then(|item| item.told.clone())
     }
 
     /// All snapshots that exist.
@@ -168,6 +179,12 @@ impl Runtime for SimRuntime {
         outcome
     }
 
+    async fn is_untouched(&self, sandbox: &Sandbox) -> bool {
+        self.let_others_run().await;
+        let told = self.told(&sandbox.id);
+        told.is_some_and(|told| told.access_token == sandbox.access_token)
+    }
+
     async fn observe(&self, id: &SandboxId) -> Result<Observed, RuntimeError> {
         // An honest answer, but it may be old when it arrives.
         let seen = self.world().seen(id);
@@ -217,7 +234,8 @@ impl Runtime for SimRuntime {
     async fn usage(&self, id: &SandboxId) -> Result<Usage> {
         let world = self.world();
         world.items.get(id).ok_or_else(|| missing(id))?;
-        Ok(Usage { cpu: Duration::from_millis(1), memory_bytes: 1 << 20, pids: 1 })
+        let cpu = Duration::from_millis(1);
+        Ok(Usage { cpu, memory_bytes: 1 << 20, pids: 1, ..Usage::default() })
     }
 
     async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), RuntimeError> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use atoll_core::{Action, Exit, Observed, Sandbox, SandboxId, SnapshotId, Source};
+use atoll_core::{Action, Exit, Keep, Observed, Sandbox, SandboxId, SnapshotId, Source};
 use atoll_engine::seam::{Event, RuntimeError};
 use tokio::sync::mpsc;
 
@@ -19,6 +19,23 @@ pub(crate) struct Item {
     pub(crate) files: Files,
     pub(crate) log: Vec<u8>,
     pub(crate) from: Option<SnapshotId>,
+    /// The record it was last told; nothing for what no engine asked for.
+    pub(crate) told: Option<Sandbox>,
+    /// Its files alone were kept when it was paused.
+    pub(crate) asleep: bool,
+}
+
+impl Item {
+    /// The record is another than the one it was told.
+    fn is_told_anew(&self, sandbox: &Sandbox) -> bool {
+        self.told.as_ref().is_some_and(|told| told.access_token != sandbox.access_token)
+    }
+
+    /// It can become what the record says without being made again.
+    fn can_become(&self, sandbox: &Sandbox) -> bool {
+        let fits = |told: &Sandbox| told.spec.fits(&sandbox.spec);
+        self.state == Observed::Running && self.told.as_ref().is_some_and(fits)
+    }
 }
 
 #[derive(Default)]
@@ -56,8 +73,17 @@ impl World {
 
     /// The first half of a creation: something is there that isn't a sandbox yet.
     pub(crate) fn prepare(&mut self, sandbox: &Sandbox) -> Result<(), RuntimeError> {
-        if self.items.contains_key(&sandbox.id) {
-            return Ok(());
+        if let Some(item) = self.items.get_mut(&sandbox.id) {
+            if !item.is_told_anew(sandbox) {
+                return Ok(());
+            }
+            if item.told.as_ref().is_some_and(|told| told.stock_of.is_none()) {
+                self.tally.shared += 1;
+            }
+            if item.can_become(sandbox) {
+                item.told = Some(sandbox.clone());
+                return Ok(());
+            }
         }
         let (files, from) = match &sandbox.spec.source {
             Source::Image(image) if is_private(&image.reference) && image.auth.is_none() => {
@@ -76,8 +102,12 @@ impl World {
                 (files, Some(id.clone()))
             }
         };
-        let item = Item { state: Observed::Absent, files, log: Vec::new(), from };
-        self.items.insert(sandbox.id.clone(), item);
+        let told = Some(sandbox.clone());
+        let state = Observed::Absent;
+        let item = Item { state, files, log: Vec::new(), from, told, asleep: false };
+        if self.items.insert(sandbox.id.clone(), item).is_some() {
+            self.tally.removed += 1;
+        }
         self.tally.created += 1;
         Ok(())
     }
@@ -87,23 +117,35 @@ impl World {
         let id = &sandbox.id;
         match (action, self.items.get_mut(id)) {
             (Action::Create, Some(item)) if item.state == Observed::Absent => {
-                let ran = script::run(&sandbox.spec.entrypoint, &mut item.files);
-                item.log = ran.log;
-                item.state = Observed::Running;
-                if let Some(code) = ran.code {
-                    self.exit(id, code);
-                }
+                item.log.clear();
+                self.start(sandbox);
             }
             (Action::Pause, Some(item)) if item.state == Observed::Running => {
                 item.state = Observed::Paused;
+                item.asleep = sandbox.life.keep() == Keep::Files;
             }
             (Action::Resume, Some(item)) if item.state == Observed::Paused => {
-                item.state = Observed::Running;
+                if item.asleep {
+                    self.start(sandbox);
+                } else {
+                    item.state = Observed::Running;
+                }
             }
             (Action::Remove, Some(_)) => self.remove(id),
             (Action::Create | Action::Pause | Action::Resume, Some(_)) | (_, None) => {}
         }
         self.seen(id)
+    }
+
+    /// Runs its entrypoint over the files it has.
+    fn start(&mut self, sandbox: &Sandbox) {
+        let Some(item) = self.items.get_mut(&sandbox.id) else { return };
+        let ran = script::run(&sandbox.spec.entrypoint, &mut item.files);
+        item.log.extend(ran.log);
+        (item.state, item.asleep) = (Observed::Running, false);
+        if let Some(code) = ran.code {
+            self.exit(&sandbox.id, code);
+        }
     }
 
     pub(crate) fn remove(&mut self, id: &SandboxId) {

@@ -46,6 +46,7 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_tenants()?;
         self.check_limits()?;
+        self.check_pools()?;
         for (index, path) in self.runtime.allowed_host_paths.iter().enumerate() {
             if !path.is_absolute() {
                 let key = format!("runtime.allowed_host_paths[{index}]");
@@ -87,6 +88,26 @@ impl Config {
                 if !keys.insert(api_key) {
                     return Err(wrong(key("keys"), "a key belongs to one tenant only"));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_pools(&self) -> Result<(), ConfigError> {
+        let mut names = BTreeSet::new();
+        for (index, pool) in self.pool.iter().enumerate() {
+            let key = |member: &str| format!("pool[{index}].{member}");
+            let is_name =
+                |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_".contains(&c);
+            if pool.name.is_empty() || pool.name.len() > 64 || !pool.name.bytes().all(is_name) {
+                return Err(wrong(key("name"), "use 1 to 64 of a-z, 0-9, - and _"));
+            }
+            if !names.insert(&pool.name) {
+                return Err(wrong(key("name"), "another pool has this name"));
+            }
+            if pool.size > self.limits.sandboxes_per_tenant_max {
+                let problem = "must not be above limits.sandboxes_per_tenant_max";
+                return Err(wrong(key("size"), problem));
             }
         }
         Ok(())
@@ -138,6 +159,8 @@ mod tests {
             ("[limits]\ntimeout_seconds_min = 99999999", "limits.timeout_seconds_min"),
             ("[runtime]\nisolation = \"kata\"", "runtime.isolation"),
             ("[runtime]\nallowed_host_paths = [\"x\"]", "runtime.allowed_host_paths[0]"),
+            ("[[pool]]\nname = \"A\"\nsize = 1", "pool[0].name"),
+            ("[[pool]]\nname = \"a\"\nsize = 100000", "pool[0].size"),
             ("public_host = \"http://x\"", "public_host"),
         ] {
             let error = Config::parse(text).unwrap_err().to_string();

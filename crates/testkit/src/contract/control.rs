@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use atoll_control::{Access, Control, Create, Filter, Paging, Port, SnapshotFilter};
 use atoll_core::{
-    Deadline, ErrorKind, Expiry, Phase, Sandbox, SandboxId, SnapshotState, Source, TenantId,
+    Deadline, ErrorKind, Expiry, Keep, Phase, Sandbox, SandboxId, SnapshotState, Source, TenantId,
 };
 
 use crate::{eventually, http, sample};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Expiry = Expiry::Pause(Keep::Memory);
 const ALL: Paging = Paging { skip: 0, take: 1000 };
 
 /// The control under test, an image it can make sandboxes of, and two tenants without sandboxes.
@@ -59,6 +60,9 @@ pub async fn run(subject: &Subject<'_>) {
     pausing_keeps_it_and_resuming_brings_it_back(subject).await;
     a_foreign_sandbox_is_not_found(subject).await;
     labels_and_deadlines_are_kept(subject).await;
+    a_pause_may_keep_files_alone(subject).await;
+    who_waits_for_a_sandbox_gets_one_that_runs(subject).await;
+    copies_are_made_of_a_running_sandbox(subject).await;
     lists_are_newest_first(subject).await;
     a_snapshot_becomes_ready_and_makes_sandboxes(subject).await;
     let left = subject.control.list(&subject.tenant, &Filter::default(), ALL).await;
@@ -81,9 +85,9 @@ async fn a_running_sandbox_answers(subject: &Subject<'_>) {
 
 async fn pausing_keeps_it_and_resuming_brings_it_back(subject: &Subject<'_>) {
     let (id, control, tenant) = (subject.running().await, subject.control, &subject.tenant);
-    control.pause(tenant, &id).await.expect("a running sandbox can be paused");
+    control.pause(tenant, &id, Keep::Memory).await.expect("a running sandbox can be paused");
     subject.settled(&id, Phase::Paused).await;
-    let again = control.pause(tenant, &id).await.err().map(|error| error.kind());
+    let again = control.pause(tenant, &id, Keep::Memory).await.err().map(|error| error.kind());
     assert_eq!(again, Some(ErrorKind::Conflict));
     let refused = control.connect(&Access::Signed, &id, Port::Agent).await.err();
     assert_eq!(refused.and_then(|error| error.reason()), Some("SANDBOX_PAUSED"));
@@ -96,7 +100,7 @@ async fn a_foreign_sandbox_is_not_found(subject: &Subject<'_>) {
     let (id, control, stranger) = (subject.running().await, subject.control, &subject.stranger);
     let kinds = [
         control.get(stranger, &id).await.err(),
-        control.pause(stranger, &id).await.err(),
+        control.pause(stranger, &id, Keep::Memory).await.err(),
         control.kill(stranger, &id).await.err(),
         control.logs(stranger, &id, 1).await.err(),
         control.usage(stranger, &id).await.err(),
@@ -111,9 +115,9 @@ async fn a_foreign_sandbox_is_not_found(subject: &Subject<'_>) {
 async fn labels_and_deadlines_are_kept(subject: &Subject<'_>) {
     let (control, tenant) = (subject.control, &subject.tenant);
     let hour = Duration::from_secs(3600);
-    let request = Create { lifetime: Some(hour), on_expiry: Expiry::Pause, ..subject.request() };
+    let request = Create { lifetime: Some(hour), on_expiry: PAUSE, ..subject.request() };
     let sandbox = control.create(tenant, request).await.expect("it is accepted");
-    let expected = Deadline { at: sandbox.created_at.saturating_add(hour), then: Expiry::Pause };
+    let expected = Deadline { at: sandbox.created_at.saturating_add(hour), then: PAUSE };
     assert_eq!(sandbox.life.deadline(), Some(expected));
     let later = Deadline { at: expected.at.saturating_add(hour), then: Expiry::Kill };
     let patch = [("team".to_owned(), Some("blue".to_owned()))].into();
@@ -123,6 +127,48 @@ async fn labels_and_deadlines_are_kept(subject: &Subject<'_>) {
     assert_eq!(sandbox.life.deadline(), Some(later));
     assert_eq!(sandbox.spec.metadata.get("team").map(String::as_str), Some("blue"));
     subject.kill(&sandbox.id).await;
+}
+
+async fn a_pause_may_keep_files_alone(subject: &Subject<'_>) {
+    let (id, control, tenant) = (subject.running().await, subject.control, &subject.tenant);
+    control.pause(tenant, &id, Keep::Files).await.expect("a running sandbox can be paused");
+    let paused = subject.settled(&id, Phase::Paused).await;
+    assert_eq!(paused.life.keep(), Keep::Files);
+    control.resume(tenant, &id).await.expect("a paused sandbox can be resumed");
+    subject.settled(&id, Phase::Running).await;
+    let stream = control.connect(&Access::Signed, &id, Port::Agent).await.expect("it is reached");
+    assert_eq!(http::get(stream, "/ping").await, 200);
+    subject.kill(&id).await;
+}
+
+async fn who_waits_for_a_sandbox_gets_one_that_runs(subject: &Subject<'_>) {
+    let (control, tenant) = (subject.control, &subject.tenant);
+    let hour = Duration::from_secs(3600);
+    let request = Create { lifetime: Some(hour), on_expiry: PAUSE, ..subject.request() };
+    let made = control.create_and_wait(tenant, request, PATIENCE).await.expect("it is made");
+    assert_eq!(made.life.phase(), Phase::Running, "{:?}", made.life.diagnostic());
+    let expected = made.life.deadline().expect("it has a deadline");
+    let moved = |by: Duration| Deadline { at: made.created_at.saturating_add(by), ..expected };
+    for (to, then) in [(hour / 2, expected), (hour * 2, moved(hour * 2))] {
+        let sandbox = control.extend(tenant, &made.id, moved(to)).await.expect("it is extended");
+        assert_eq!(sandbox.life.deadline(), Some(then));
+    }
+    subject.kill(&made.id).await;
+}
+
+async fn copies_are_made_of_a_running_sandbox(subject: &Subject<'_>) {
+    let (source, control, tenant) = (subject.running().await, subject.control, &subject.tenant);
+    let copies = control.fork(tenant, &source, 2, None).await.expect("it can be copied");
+    let ids: Vec<_> =
+        copies.into_iter().map(|copy| copy.expect("each copy is made").id.clone()).collect();
+    assert!(ids.len() == 2 && ids[0] != ids[1] && !ids.contains(&source), "{ids:?}");
+    subject.kill(&source).await;
+    for id in &ids {
+        subject.settled(id, Phase::Running).await;
+        subject.kill(id).await;
+    }
+    let shown = control.list_snapshots(tenant, &SnapshotFilter::default()).await;
+    assert!(shown.expect("lists work").is_empty(), "what a fork needs is nobody's business");
 }
 
 async fn lists_are_newest_first(subject: &Subject<'_>) {

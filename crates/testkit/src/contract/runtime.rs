@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use atoll_control::Port;
-use atoll_core::{Action, ErrorKind, Observed, Sandbox, SandboxId, SnapshotId, Source};
+use atoll_core::{Action, ErrorKind, Keep, Observed, Sandbox, SandboxId, SnapshotId, Source, Wish};
 use atoll_engine::Runtime;
 use atoll_engine::seam::Event;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::{eventually, http, sample};
+
+mod inside;
 
 /// A port that nothing in the suite listens on.
 const CLOSED_PORT: u16 = 4;
@@ -92,6 +94,9 @@ pub async fn run(subject: Subject) -> Vec<&'static str> {
     pausing_and_resuming_twice_are_fine(subject).await;
     removing_twice_is_fine_and_leaves_nothing(subject).await;
     a_paused_sandbox_can_be_removed(subject).await;
+    a_pause_that_keeps_files_alone_starts_anew(subject).await;
+    stock_becomes_what_its_new_record_says(subject).await;
+    stock_of_another_shape_is_replaced_in_place(subject).await;
     an_exit_is_told_with_its_code(subject).await;
     the_log_holds_the_entrypoints_output(subject).await;
     a_snapshot_keeps_files_for_new_sandboxes(subject).await;
@@ -103,6 +108,7 @@ pub async fn run(subject: Subject) -> Vec<&'static str> {
         return vec!["a_port_opened_inside_is_reachable"];
     }
     a_port_opened_inside_is_reachable(subject).await;
+    inside::run(subject).await;
     Vec::new()
 }
 
@@ -166,6 +172,74 @@ async fn a_paused_sandbox_can_be_removed(subject: &Subject) {
     assert_eq!(subject.apply(&sandbox, Action::Pause).await, Observed::Paused);
     subject.remove(&sandbox).await;
     assert!(!subject.lists(&sandbox.id).await);
+}
+
+async fn a_pause_that_keeps_files_alone_starts_anew(subject: &Subject) {
+    if !subject.runtime.capabilities().pause {
+        return;
+    }
+    let script = "cat /tmp/mark; echo kept > /tmp/mark; echo written; sleep 1000";
+    let mut sandbox = subject.create(script).await;
+    subject.log_of(&sandbox.id, "written\n").await;
+    let life = &mut sandbox.life;
+    life.began(Action::Create, sample::NOW);
+    life.observe(&Observed::Running, sample::NOW);
+    life.request(Wish::Pause(Keep::Files), sample::NOW).expect("it runs");
+    for (action, expected) in [
+        (Action::Pause, Observed::Paused),
+        (Action::Pause, Observed::Paused),
+        (Action::Resume, Observed::Running),
+        (Action::Resume, Observed::Running),
+    ] {
+        assert_eq!(subject.apply(&sandbox, action).await, expected);
+        assert_eq!(subject.observe(&sandbox.id).await, expected);
+        assert!(subject.lists(&sandbox.id).await);
+    }
+    assert_eq!(ping(subject, &sandbox.id).await, 200);
+    subject.log_of(&sandbox.id, "kept\n").await;
+    assert_eq!(subject.apply(&sandbox, Action::Pause).await, Observed::Paused);
+    subject.remove(&sandbox).await;
+    assert!(!subject.lists(&sandbox.id).await);
+}
+
+/// The record of whoever claimed `stock`.
+fn claimed(stock: &Sandbox) -> Sandbox {
+    let mut sandbox = sample::sandbox(stock.id.as_str(), "claimer");
+    sandbox.spec = stock.spec.clone();
+    sandbox.spec.env.insert("WHO".to_owned(), "claimer".to_owned());
+    sandbox.access_token = "ffeeddccbbaa99887766554433221100".to_owned();
+    sandbox
+}
+
+async fn stock(subject: &Subject, script: &str) -> Sandbox {
+    let stock = Sandbox { stock_of: Some("pool".to_owned()), ..subject.sandbox(script) };
+    assert_eq!(subject.apply(&stock, Action::Create).await, Observed::Running);
+    stock
+}
+
+async fn stock_becomes_what_its_new_record_says(subject: &Subject) {
+    let stock = stock(subject, "echo once; sleep 1000").await;
+    let claimed = claimed(&stock);
+    for _ in 0..2 {
+        assert_eq!(subject.apply(&claimed, Action::Create).await, Observed::Running);
+        assert_eq!(ping(subject, &claimed.id).await, 200);
+    }
+    assert!(!subject.runtime.is_untouched(&stock).await, "it knows its owner's secrets");
+    subject.log_of(&claimed.id, "once\n").await;
+    subject.remove(&claimed).await;
+    assert!(!subject.lists(&claimed.id).await);
+}
+
+async fn stock_of_another_shape_is_replaced_in_place(subject: &Subject) {
+    let stock = stock(subject, STAY).await;
+    let mut claimed = claimed(&stock);
+    claimed.spec.entrypoint = ["sh", "-c", "echo replaced; sleep 1000"].map(str::to_owned).to_vec();
+    assert_eq!(subject.apply(&claimed, Action::Create).await, Observed::Running);
+    assert_eq!(ping(subject, &claimed.id).await, 200);
+    subject.log_of(&claimed.id, "replaced\n").await;
+    let listed = subject.runtime.list().await.expect("it can be listed");
+    assert_eq!(listed.iter().filter(|(id, _)| *id == claimed.id).count(), 1);
+    subject.remove(&claimed).await;
 }
 
 async fn an_exit_is_told_with_its_code(subject: &Subject) {

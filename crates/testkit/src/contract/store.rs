@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use atoll_core::{
-    Action, Deadline, Exit, Expiry, ImageSource, Isolation, Mount, MountSource, Network, Observed,
-    Phase, Platform, RegistryAuth, Resources, Sandbox, SnapshotState, Source, Wish,
+    Action, Deadline, Exit, Expiry, GuestDefaults, ImageSource, Isolation, Keep, Mount,
+    MountSource, Network, Observed, Phase, Platform, ReadyCheck, RegistryAuth, Resources, Sandbox,
+    SnapshotState, Source, TemplateOrigin, Wish,
 };
 use atoll_engine::Store;
 use atoll_engine::seam::{Change, Loaded};
@@ -56,6 +57,7 @@ async fn everything_comes_back_as_it_was(store: &impl Store) {
         .map(|(number, state)| {
             let mut snapshot = sample::snapshot(&format!("k{number}"), "s1", "t1");
             snapshot.name = (number > 1).then(|| "a name with \"quotes\" and ünïcode".to_owned());
+            snapshot.hidden = number == 1;
             snapshot.state = state;
             snapshot
         })
@@ -77,6 +79,11 @@ async fn the_last_change_wins_and_dropping_twice_is_fine(store: &impl Store) {
     let drop_gone = || Change::DropSandbox(gone.id.clone());
     commit(store, vec![put(&kept), put(&gone), put(&newer), drop_gone()]).await;
     commit(store, vec![drop_gone()]).await;
+    let pool = |size| sample::pool("p1", size);
+    let put_pool = |size| Change::PutPool(Box::new(pool(size)));
+    commit(store, vec![put_pool(1), Change::PutPool(Box::new(sample::pool("p2", 3)))]).await;
+    let drop_pool = || Change::DropPool("p2".to_owned());
+    commit(store, vec![put_pool(2), drop_pool(), drop_pool()]).await;
     let snapshot = sample::snapshot("k1", "kept", "t1");
     commit(store, vec![Change::PutSnapshot(Box::new(snapshot.clone()))]).await;
     commit(store, vec![Change::DropSnapshot(snapshot.id.clone())]).await;
@@ -84,6 +91,7 @@ async fn the_last_change_wins_and_dropping_twice_is_fine(store: &impl Store) {
     commit(store, Vec::new()).await;
     let loaded = load(store).await;
     assert_eq!(loaded.sandboxes, [newer]);
+    assert_eq!(loaded.pools, [pool(2)]);
     assert!(loaded.snapshots.is_empty());
 }
 
@@ -123,9 +131,9 @@ fn in_phase(phase: Phase) -> Sandbox {
     }
     match phase {
         Phase::Queued | Phase::Starting | Phase::Running => {}
-        Phase::Pausing => wish(life, Wish::Pause),
+        Phase::Pausing => wish(life, Wish::Pause(Keep::Files)),
         Phase::Paused | Phase::Resuming => {
-            wish(life, Wish::Pause);
+            wish(life, Wish::Pause(Keep::Files));
             life.observe(&Observed::Paused, NOW);
             if phase == Phase::Resuming {
                 wish(life, Wish::Resume);
@@ -145,7 +153,7 @@ fn in_phase(phase: Phase) -> Sandbox {
 fn with_everything() -> Sandbox {
     let mut sandbox = sample::sandbox("everything", "t2");
     let later = NOW.saturating_add(Duration::from_secs(60));
-    sandbox.life.set_deadline(Some(Deadline { at: later, then: Expiry::Pause }));
+    sandbox.life.set_deadline(Some(Deadline { at: later, then: Expiry::Pause(Keep::Files) }));
     let spec = &mut sandbox.spec;
     spec.source = Source::Snapshot(sample::snapshot("k1", "s1", "t2").id);
     spec.entrypoint = vec!["sh".to_owned(), "-c".to_owned(), "true".to_owned()];
@@ -157,6 +165,17 @@ fn with_everything() -> Sandbox {
     spec.platform = Some(Platform { os: "linux".to_owned(), arch: "amd64".to_owned() });
     spec.isolation = Isolation::Oci("runc".to_owned());
     spec.network = Network::Isolated;
+    spec.guest = GuestDefaults { user: Some("user".to_owned()), workdir: Some("/home".to_owned()) };
+    let (every, within) = (Duration::from_millis(20), Duration::from_secs(30));
+    spec.ready = Some(ReadyCheck { command: "true".to_owned(), every, within });
+    spec.wake_for = Some(Duration::from_secs(300));
+    spec.template = Some(TemplateOrigin {
+        id: "t1".to_owned(),
+        alias: Some("base".to_owned()),
+        build: "b1".to_owned(),
+    });
+    sandbox.stock_of = Some("pool".to_owned());
+    let spec = &mut sandbox.spec;
     let mount = |name: &str, source, sub_path: Option<&str>| Mount {
         name: name.to_owned(),
         source,

@@ -9,13 +9,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::stream;
+use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokio::{
     sync::mpsc,
     time::{Instant, Interval, MissedTickBehavior, interval_at},
 };
 
-const PING_EVERY: Duration = Duration::from_secs(3);
+pub(super) const PING_EVERY: Duration = Duration::from_secs(3);
 /// Output that is ready is sent in one piece up to about this size.
 const BATCH_BYTES: usize = 64 * 1024;
 
@@ -134,12 +135,16 @@ fn write_end(frame: &mut String, outcome: &Outcome) {
     });
 }
 
-/// Appends one event: bare JSON on one line, then an empty line.
 fn write_event<'a>(frame: &mut String, kind: &'static str, fill: impl FnOnce(&mut Event<'a>)) {
     let timestamp = unix_ms(SystemTime::now());
     let mut event = Event { kind, text: None, execution_time: None, error: None, timestamp };
     fill(&mut event);
-    let json = serde_json::to_string(&event).expect("events hold nothing that JSON cannot");
+    push_line(frame, &event);
+}
+
+/// Appends anything as bare JSON on one line, then an empty line.
+pub(super) fn push_line(frame: &mut String, event: &impl Serialize) {
+    let json = serde_json::to_string(event).expect("events hold nothing that JSON cannot");
     // Some clients split lines at these too; inside JSON they can only stand in strings.
     for c in json.chars() {
         match c {

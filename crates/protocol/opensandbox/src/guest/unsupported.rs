@@ -12,8 +12,6 @@ use std::sync::Arc;
 
 const NO_ISOLATION: &str =
     "isolated sessions are not part of this sandbox; make another sandbox for more isolation";
-const NO_INTERPRETER: &str =
-    "the code interpreter is not part of this sandbox; run the language's program as a command";
 
 #[derive(Serialize)]
 struct Capabilities {
@@ -29,8 +27,6 @@ pub(super) fn router() -> Router<Arc<Guest>> {
     Router::new()
         .route("/v1/isolated/capabilities", get(capabilities))
         .route("/v1/isolated/{*rest}", any(isolation))
-        .route("/code", any(interpreter))
-        .route("/code/{*rest}", any(interpreter))
 }
 
 async fn capabilities() -> Json<Capabilities> {
@@ -46,10 +42,6 @@ async fn capabilities() -> Json<Capabilities> {
 
 async fn isolation() -> Failure {
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::NotSupported, NO_ISOLATION)
-}
-
-async fn interpreter() -> Failure {
-    Failure::new(StatusCode::NOT_IMPLEMENTED, Code::NotSupported, NO_INTERPRETER)
 }
 
 pub(super) async fn no_route(method: Method, uri: Uri) -> Failure {

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use atoll_control::Create;
-use atoll_core::{
-    Expiry, ImageSource, Isolation, Network, Platform, SandboxSpec, SnapshotId, Source,
-};
+use atoll_core::{ImageSource, Platform, SandboxSpec, SnapshotId, Source};
 
 use axum::http::StatusCode;
 
@@ -37,18 +35,16 @@ pub(crate) fn create(config: &DoorConfig, wire: CreateSandbox) -> Result<Create,
     let mut extensions = wire.extensions;
     extensions.retain(|key, _| key.starts_with(ECHOED_PREFIX));
     let spec = SandboxSpec {
-        source,
         entrypoint,
         env: wire.env,
         resources,
         metadata: wire.metadata,
         extensions,
         platform,
-        isolation: Isolation::Default,
         mounts,
-        network: Network::Internet,
+        ..SandboxSpec::new(source)
     };
-    Ok(Create { spec, lifetime, on_expiry: Expiry::Kill })
+    Ok(Create { lifetime, ..Create::new(spec) })
 }
 
 /// What the contract has and this server hasn't is refused, never ignored.

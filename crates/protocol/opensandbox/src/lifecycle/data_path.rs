@@ -143,7 +143,7 @@ async fn carry(door: &DoorState, entry: Entry, mut request: Request) -> Result<R
     let prefix = format!("{}{ours}", entry.mount);
     if entry.port == EGRESS_PORT {
         let path = rest.split('?').next().unwrap_or_default();
-        return egress::face(door, &entry.access, &entry.id, request.method(), path);
+        return egress::face(door, &entry.access, &entry.id, request.method(), path).await;
     }
     let port = if entry.port == AGENT_PORT { Port::Agent } else { Port::Tcp(entry.port) };
     let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());

@@ -52,14 +52,14 @@ pub(super) async fn refuse_policy(
 }
 
 /// The sidecar that clients expect on a port of the sandbox; its errors are plain text.
-pub(super) fn face(
+pub(super) async fn face(
     door: &DoorState,
     access: &Access,
     id: &SandboxId,
     method: &Method,
     path: &str,
 ) -> Result<Response, ApiError> {
-    check(door, access, id)?;
+    check(door, access, id).await?;
     let answer = match (method, path) {
         (&Method::GET, "/policy") => Json(policy(door)).into_response(),
         (&Method::POST | &Method::PUT | &Method::PATCH | &Method::DELETE, "/policy") => {
@@ -73,8 +73,8 @@ pub(super) fn face(
 }
 
 /// The caller may know of this sandbox, whatever state it is in.
-fn check(door: &DoorState, access: &Access, id: &SandboxId) -> Result<(), ApiError> {
-    match door.control.check(access, id) {
+async fn check(door: &DoorState, access: &Access, id: &SandboxId) -> Result<(), ApiError> {
+    match door.control.check(access, id).await {
         Err(error) if error.kind() == ErrorKind::NotFound => sort(Doing::Read, Err(error)),
         // Paused or starting: the caller was recognised, which is all that is asked here.
         Ok(()) | Err(_) => Ok(()),

@@ -245,6 +245,7 @@ fn a_creation_that_failed_says_why_and_what_to_do() {
             spec: spec.clone(),
             created_at: now,
             access_token: String::new(),
+            stock_of: None,
             life,
         };
         let error = ApiError::start_failed(&sandbox);

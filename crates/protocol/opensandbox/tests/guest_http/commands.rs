@@ -284,7 +284,5 @@ async fn parts_that_are_not_offered_say_so() {
     assert_eq!(capabilities["available"], false);
     assert!(capabilities["message"].is_string());
     sandbox.post("/v1/isolated/session", json!({})).await.refused(503, "NOT_SUPPORTED");
-    sandbox.post("/code", json!({})).await.refused(501, "NOT_SUPPORTED");
-    sandbox.get("/code/contexts?language=python").await.refused(501, "NOT_SUPPORTED");
     sandbox.get("/nowhere").await.refused(404, "UNKNOWN");
 }

@@ -2,7 +2,7 @@
 
 use super::{ImageStore, Inner, catalog::Caller, flight::Report, record::Record, source::Source};
 use crate::{
-    Auth, Error, ErrorKind, Image, Reference, Stage,
+    Addition, AdditionState, Auth, Error, ErrorKind, Image, Reference, Stage,
     digest::{Budget, Digest},
     host,
     layers::Fetched,
@@ -11,7 +11,7 @@ use crate::{
     unpack::Budgets,
 };
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 /// Layers of one image fetched at once.
 const CONCURRENT_LAYERS: usize = 3;
@@ -27,6 +27,14 @@ pub(super) async fn run(
     let limit = inner.config.limits.pull_timeout;
     let image = match source {
         Source::Host => make_host(inner).await,
+        Source::Addition { name, mut state } => {
+            report.update(|progress| progress.stage = Stage::Building);
+            let waited = tokio::time::timeout(limit, added(&name, &mut state)).await;
+            match waited {
+                Ok(added) => add_to_host(inner, &name, added?).await,
+                Err(_) => Err(not_added(&name, "it is still being built; try again later")),
+            }
+        }
         Source::Local { alias, source } => read_local(inner, &alias, source, &report).await,
         Source::Registry(reference) => {
             let pull = from_registry(inner, &reference, auth.as_ref(), &caller, &report);
@@ -46,6 +54,43 @@ pub(super) async fn run(
 async fn make_host(inner: &Inner) -> Result<Arc<Image>, Error> {
     let (root, scratch) = (inner.config.root.clone(), inner.layers.scratch().clone());
     let image = blocking("host", move || host::make(&root, &scratch)).await?;
+    keep_in_memory(inner, image)
+}
+
+/// What an addition consists of, once it is complete.
+struct Added {
+    tree: PathBuf,
+    env: Vec<(String, String)>,
+}
+
+async fn added(name: &str, state: &mut AdditionState) -> Result<Added, Error> {
+    let settled = state.wait_for(|state| !matches!(state, Addition::Building(_))).await;
+    match settled.as_deref() {
+        Ok(Addition::Ready { tree, env }) => Ok(Added { tree: tree.clone(), env: env.clone() }),
+        Ok(Addition::Failed(reason)) => Err(not_added(name, reason)),
+        Ok(Addition::Building(_)) | Err(_) => Err(not_added(name, "its building was given up")),
+    }
+}
+
+fn not_added(image: &str, reason: &str) -> Error {
+    Error::NotBuilt { image: image.to_owned(), reason: reason.to_owned() }
+}
+
+async fn add_to_host(inner: &Inner, name: &str, added: Added) -> Result<Arc<Image>, Error> {
+    let mut image = Image::clone(&*make_host(inner).await?);
+    name.clone_into(&mut image.reference);
+    image.digest = format!("{}+{}", image.digest, added.tree.display());
+    let root = image.roots.first_mut().expect("the host image has a root");
+    root.lowers.insert(0, added.tree);
+    for (key, value) in added.env {
+        image.config.env.retain(|(known, _)| *known != key);
+        image.config.env.push((key, value));
+    }
+    keep_in_memory(inner, image)
+}
+
+/// Such images are made anew by every server, so that they follow the host.
+fn keep_in_memory(inner: &Inner, image: Image) -> Result<Arc<Image>, Error> {
     let record = Record {
         reference: image.reference.clone(),
         digest: image.digest.clone(),

@@ -1,6 +1,6 @@
 //! Where the image of a name comes from.
 
-use crate::{Error, Reference, local::LocalSource};
+use crate::{AdditionState, Config, Error, Reference, local::LocalSource};
 use std::collections::BTreeMap;
 
 /// Names of the image made from this host.
@@ -10,6 +10,7 @@ const HOST_NAMES: [&str; 2] = ["host", "base"];
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Host,
+    Addition { name: String, state: AdditionState },
     Local { alias: String, source: LocalSource },
     Registry(Reference),
 }
@@ -27,6 +28,7 @@ impl Source {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Host => HOST_NAMES[0].to_owned(),
+            Self::Addition { name, .. } => name.clone(),
             Self::Local { alias, .. } => alias.clone(),
             Self::Registry(reference) => reference.to_string(),
         }
@@ -37,14 +39,19 @@ impl Source {
     }
 }
 
-/// Reads the operator's aliases, which alone may name host paths.
-pub(super) fn aliases(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, Source>, Error> {
-    let mut sources = BTreeMap::new();
-    for (alias, target) in given {
+/// Names that mean something here: images made on this machine, and the operator's aliases, which
+/// alone may name host paths.
+pub(super) fn named(config: &Config) -> Result<BTreeMap<String, Source>, Error> {
+    let addition = |(name, state): (&String, &AdditionState)| {
+        (name.clone(), Source::Addition { name: name.clone(), state: state.clone() })
+    };
+    let mut sources: BTreeMap<_, _> = config.additions.iter().map(addition).collect();
+    for (alias, target) in &config.aliases {
         let unusable =
             |reason: String| Error::Configuration { field: format!("aliases.{alias}"), reason };
         let source = match LocalSource::parse(target) {
             Some(local) => Source::Local { alias: alias.clone(), source: local.map_err(unusable)? },
+            None if sources.contains_key(target) => sources[target].clone(),
             None => Source::parse(target).map_err(|e| unusable(e.to_string()))?,
         };
         sources.insert(alias.clone(), source);

@@ -1,6 +1,7 @@
 //! The image made of this host.
 
 use crate::{fixture::Shelf, namespace::run_with};
+use atoll_image::Addition;
 use std::{
     collections::HashSet,
     os::unix::fs::{MetadataExt, PermissionsExt},
@@ -17,12 +18,34 @@ async fn base_and_host_are_one_image_made_once() {
     }
     let targets: Vec<_> = base.roots.iter().map(|root| root.target.as_path()).collect();
     assert_eq!(targets, [Path::new("/"), Path::new("/usr")]);
-    assert_eq!(base.roots[1].lowers, [Path::new("/usr")]);
+    assert_eq!(base.roots[1].lowers.last().unwrap(), Path::new("/usr"));
     assert_eq!(base.config.cmd, ["tail", "-f", "/dev/null"]);
     let stale = shelf.config.root.join("host/stale");
     std::fs::create_dir(&stale).unwrap();
     shelf.store.collect_garbage(&HashSet::new()).unwrap();
     assert!(!stale.exists() && base.roots[0].lowers[0].is_dir());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_addition_lies_over_the_host_once_it_is_made() {
+    let tree = tempfile::tempdir().unwrap();
+    let (maker, state) = tokio::sync::watch::channel(Addition::Building("half".into()));
+    let broken = tokio::sync::watch::channel(Addition::Failed("pip is missing".into())).1;
+    let shelf = Shelf::with(|config| {
+        config.additions = [("more".to_owned(), state), ("broken".to_owned(), broken)].into();
+        config.aliases.insert("vendor/more:1".into(), "more".into());
+    });
+    let refused = shelf.pull("broken").await.unwrap_err();
+    assert!(refused.to_string().contains("pip is missing"), "{refused}");
+    let waiting = shelf.pull("more");
+    let env = vec![("PATH".to_owned(), "/opt/bin".to_owned())];
+    maker.send_replace(Addition::Ready { tree: tree.path().to_owned(), env });
+    let more = waiting.await.unwrap();
+    assert_eq!(more.roots[0].lowers[0], tree.path());
+    let base = shelf.pull("base").await.unwrap();
+    assert_eq!(more.roots[0].lowers[1..], base.roots[0].lowers[..]);
+    assert_eq!(more.config.env.iter().filter(|(key, _)| key == "PATH").count(), 1);
+    assert_eq!(shelf.pull("vendor/more:1").await.unwrap(), more);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,7 +84,7 @@ async fn programs_of_the_host_run_in_it_and_cannot_change_the_host() {
 mount --bind /dev "$ROOT/dev"
 mount -t proc proc "$ROOT/proc"
 chroot "$ROOT" /usr/bin/python3 -c 'import ssl, json; print(json.dumps(40 + 2))'
-chroot "$ROOT" /bin/bash -lc 'git --version >/dev/null; curl --version >/dev/null; id -un; touch /usr/bin/planted'
+chroot "$ROOT" /bin/bash -lc 'python --version >/dev/null; git --version >/dev/null; curl --version >/dev/null; id -un; touch /usr/bin/planted'
 chroot --userspec=1000:1000 "$ROOT" /bin/bash -c 'id -un; cd; pwd; sudo -n id -un'
 "#;
     let script = format!("export HOME=/home/user\n{script}");

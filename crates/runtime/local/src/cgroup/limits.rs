@@ -79,6 +79,9 @@ pub(super) fn counted(layout: &Layout, parent: &str, name: &str) -> Counted {
         return Counted {
             cpu: Duration::from_micros(field(&dir.join("cpu.stat"), "usage_usec")),
             memory_bytes: number(&dir.join("memory.current")),
+            cache_bytes: file_pages(&dir.join("memory.stat"), ""),
+            memory_limit_bytes: number(&dir.join("memory.max")),
+            cpu_limit_millis: quota_v2(&read(&dir.join("cpu.max")).unwrap_or_default()),
             pids: number(&dir.join("pids.current")),
             oom_kills: field(&dir.join("memory.events"), "oom_kill"),
         };
@@ -98,9 +101,39 @@ pub(super) fn counted(layout: &Layout, parent: &str, name: &str) -> Counted {
     Counted {
         cpu,
         memory_bytes: number(&file("memory", "memory.usage_in_bytes")),
+        cache_bytes: file_pages(&file("memory", "memory.stat"), "total_"),
+        memory_limit_bytes: bounded(number(&file("memory", "memory.limit_in_bytes"))),
+        // No quota is -1, which is no number here.
+        cpu_limit_millis: millis(
+            number(&file("cpu", "cpu.cfs_quota_us")),
+            number(&file("cpu", "cpu.cfs_period_us")),
+        ),
         pids: number(&file("pids", "pids.current")),
         oom_kills: field(&file("memory", "memory.oom_control"), "oom_kill"),
     }
+}
+
+/// Bytes of file pages that a group has, whether used lately or not.
+fn file_pages(stat: &Path, prefix: &str) -> u64 {
+    let text = read(stat).unwrap_or_default();
+    let pages = |kind: &str| value_of(&text, &format!("{prefix}{kind}_file"));
+    pages("active").saturating_add(pages("inactive"))
+}
+
+/// v1 says "no limit" with a number larger than any memory.
+fn bounded(bytes: u64) -> u64 {
+    const UNLIMITED: u64 = 1 << 62;
+    if bytes >= UNLIMITED { 0 } else { bytes }
+}
+
+/// The limit in `quota period`, where the quota may be `max`.
+pub(super) fn quota_v2(text: &str) -> u64 {
+    let mut words = text.split_whitespace().map(|word| word.parse().unwrap_or(0));
+    millis(words.next().unwrap_or(0), words.next().unwrap_or(0))
+}
+
+fn millis(quota: u64, period: u64) -> u64 {
+    (quota * 1000).checked_div(period).unwrap_or(0)
 }
 
 /// A value in kibibytes after `key` in a file of `key  value kB` lines.
@@ -122,7 +155,10 @@ fn number(file: &Path) -> u64 {
 
 /// The value after `key` in a file of `key value` lines.
 fn field(file: &Path, key: &str) -> u64 {
-    let text = read(file).unwrap_or_default();
+    value_of(&read(file).unwrap_or_default(), key)
+}
+
+fn value_of(text: &str, key: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
     value.and_then(|v| v.trim().parse().ok()).unwrap_or(0)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use atoll_control::{BoxedIo, LogTail, Port, Usage};
 use atoll_core::{
-    Action, Error, Isolation, Observed, Result, Sandbox, SandboxId, SnapshotId, Source,
+    Action, Error, Isolation, Keep, Observed, Result, Sandbox, SandboxId, SnapshotId, Source,
 };
 use atoll_engine::seam::{Capabilities, Event, Runtime, RuntimeError};
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use super::{LocalRuntime, locked};
 use crate::live::Live;
 use crate::protocol::files;
 use crate::wanted::Interest;
-use crate::{doctor, logs, snapshots, volumes};
+use crate::{doctor, logs, rest, snapshots, volumes};
 
 #[async_trait]
 impl Runtime for LocalRuntime {
@@ -28,8 +28,7 @@ impl Runtime for LocalRuntime {
     }
 
     async fn check(&self, sandbox: &Sandbox) -> Result<()> {
-        self.check_disk()
-            .map_err(|e| Error::unavailable(e.to_string()).with_reason("DISK_FULL"))?;
+        self.check_space()?;
         if let Isolation::Oci(program) = &sandbox.spec.isolation {
             let here = self.capabilities().isolation;
             if !here.contains(program) {
@@ -50,8 +49,11 @@ impl Runtime for LocalRuntime {
         let id = sandbox.id.as_str();
         match action {
             Action::Create => {
-                if self.0.live(id).is_some_and(|live| live.has_answered()) {
-                    return self.0.seen(id).await;
+                if self.0.live(id).is_some() {
+                    let _alone = self.0.lock(&sandbox.id).await;
+                    if let Some(fitting) = self.0.fit(sandbox).await? {
+                        return Ok(fitting);
+                    }
                 }
                 let interest = Interest::default();
                 let base = self.0.base(sandbox).await?;
@@ -60,12 +62,26 @@ impl Runtime for LocalRuntime {
                 // From here on it runs to its end even when the caller loses interest, so that a
                 // removal finds either nothing or all of it.
                 let built = tokio::spawn(local.build(sandbox, base, interest.wanted())).await;
-                built.unwrap_or_else(|panic| {
-                    Err(RuntimeError::permanent("START_FAILED", &panic.to_string(), "report this"))
-                })
+                built.unwrap_or_else(panicked)
             }
-            Action::Pause => self.freeze(id, true).await,
-            Action::Resume => self.freeze(id, false).await,
+            Action::Pause => match sandbox.life.keep() {
+                Keep::Memory => {
+                    let seen = self.freeze(id, true).await?;
+                    self.reclaim(id);
+                    Ok(seen)
+                }
+                Keep::Files => {
+                    let laid = Arc::clone(&self.0).lay_down(Arc::new(sandbox.clone()));
+                    tokio::spawn(laid).await.unwrap_or_else(panicked)
+                }
+            },
+            Action::Resume => {
+                let up = Arc::clone(&self.0).get_up(Arc::new(sandbox.clone()));
+                match tokio::spawn(up).await.unwrap_or_else(panicked)? {
+                    Some(seen) => Ok(seen),
+                    None => self.freeze(id, false).await,
+                }
+            }
             Action::Remove => {
                 let local = Arc::clone(&self.0);
                 // What is being started holds the lock; without processes it lets go.
@@ -87,6 +103,10 @@ impl Runtime for LocalRuntime {
                 Ok(Observed::Absent)
             }
         }
+    }
+
+    async fn is_untouched(&self, sandbox: &Sandbox) -> bool {
+        self.0.is_untouched(sandbox).await
     }
 
     async fn observe(&self, id: &SandboxId) -> Result<Observed, RuntimeError> {
@@ -124,7 +144,7 @@ impl Runtime for LocalRuntime {
     async fn connect(&self, id: &SandboxId, port: Port) -> Result<BoxedIo> {
         let live = self.running(id)?;
         let opened: io::Result<BoxedIo> = match port {
-            Port::Agent => live.agent().await.map(|stream| Box::new(stream) as BoxedIo),
+            Port::Agent => live.agent().await,
             Port::Tcp(port) => self
                 .0
                 .dialer
@@ -163,7 +183,20 @@ impl Runtime for LocalRuntime {
     async fn usage(&self, id: &SandboxId) -> Result<Usage> {
         self.running(id)?;
         let counted = self.0.cgroups.counted(id.as_str());
-        Ok(Usage { cpu: counted.cpu, memory_bytes: counted.memory_bytes, pids: counted.pids })
+        let (disk_total_bytes, free) = crate::sys::disk_space(&self.0.config.data_dir)
+            .map_err(|error| Error::internal(format!("looking at the disk: {error}")))?;
+        Ok(Usage {
+            cpu: counted.cpu,
+            memory_bytes: counted.memory_bytes,
+            cache_bytes: counted.cache_bytes,
+            memory_limit_bytes: counted.memory_limit_bytes,
+            cpu_limit_millis: counted.cpu_limit_millis,
+            pids: counted.pids,
+            // Of the data folder's whole disk, which all sandboxes share: the size of one writable
+            // layer could only be had by walking it.
+            disk_used_bytes: disk_total_bytes.saturating_sub(free),
+            disk_total_bytes,
+        })
     }
 
     async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), RuntimeError> {
@@ -171,6 +204,11 @@ impl Runtime for LocalRuntime {
             return Ok(());
         }
         let name = id.as_str();
+        // One that rests is kept from getting up meanwhile.
+        let _resting = match rest::seen(&self.0.layout.sandbox(name)) {
+            Some(_) => Some(self.0.lock(id).await),
+            None => None,
+        };
         // Files stand still while they are copied. One that is paused stays so.
         let was_frozen = self.0.cgroups.is_frozen(name).unwrap_or(false);
         if !was_frozen {
@@ -205,7 +243,32 @@ impl Runtime for LocalRuntime {
     }
 }
 
+fn panicked<T>(panic: tokio::task::JoinError) -> Result<T, RuntimeError> {
+    Err(RuntimeError::permanent("START_FAILED", &panic.to_string(), "report this"))
+}
+
 impl LocalRuntime {
+    /// Lets the kernel have the memory of a sandbox that stands still, as far as it can write it
+    /// elsewhere or read it again. Nobody waits for it.
+    fn reclaim(&self, id: &str) {
+        let (local, id) = (Arc::clone(&self.0), id.to_owned());
+        tokio::spawn(async move {
+            let Ok(turn) = Arc::clone(&local.reclaiming).acquire_owned().await else { return };
+            let reclaimed = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                local.cgroups.reclaim(&id)
+            });
+            if let Ok(Err(error)) = reclaimed.await {
+                tracing::debug!(%error, "a paused sandbox keeps its memory");
+            }
+        });
+    }
+
+    /// The same check for callers of the doors.
+    pub(crate) fn check_space(&self) -> Result<()> {
+        self.check_disk().map_err(|e| Error::unavailable(e.to_string()).with_reason("DISK_FULL"))
+    }
+
     /// Refuses new files while the disk is nearly full, so that sandboxes that run, and the
     /// records, have what is left.
     fn check_disk(&self) -> io::Result<()> {

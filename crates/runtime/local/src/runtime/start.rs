@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use atoll_core::Isolation;
 use atoll_image::ImageStore;
 use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::{EVENTS_MAX, Local, LocalRuntime};
 use crate::cgroup::{self, Cgroups};
@@ -20,7 +20,7 @@ use crate::net::Uplink;
 use crate::protocol::SpawnerConfig;
 use crate::sys::process;
 use crate::trash::Trash;
-use crate::{doctor, snapshots};
+use crate::{doctor, snapshots, volumes};
 
 /// Why the local runtime can't start, in words that say what to do.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +74,12 @@ impl LocalRuntime {
         {
             return Err(StartError::Isolation { program: program.clone(), why });
         }
+        if let Isolation::Oci(program) = &config.isolation
+            && doctor::is_gvisor(program)
+            && let Some(complaint) = doctor::gvisor_complaint(program)
+        {
+            tracing::warn!("{program}: {complaint}");
+        }
         if config.network.uplink != Uplink::None && doctor::find_program("nft").is_none() {
             // Without a firewall nothing keeps a sandbox from the host and its neighbours.
             tracing::warn!("nft is not installed: sandboxes reach nothing but themselves");
@@ -103,6 +109,7 @@ impl LocalRuntime {
             },
         );
         spawner.attach().await.map_err(doing("starting the spawner"))?;
+        let volumes = volumes::open(&layout).map_err(doing("looking for volumes"))?;
         let dialer = Dialer::start().map_err(doing("starting the dialer"))?;
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
         let local = Arc::new(Local {
@@ -111,7 +118,9 @@ impl LocalRuntime {
             cgroups,
             images,
             spawner,
-            dialer,
+            volumes,
+            reclaiming: Arc::new(Semaphore::new(1)),
+            dialer: Arc::new(dialer),
             live: Mutex::new(HashMap::new()),
             locks: Mutex::new(HashMap::new()),
             events,

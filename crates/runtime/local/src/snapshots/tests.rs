@@ -21,7 +21,13 @@ fn place() -> Place {
     std::fs::write(upper.join("note"), "kept").unwrap();
     let tree = Tree { target: "/".into(), lowers: vec!["/image".into()] };
     let base = Base { trees: vec![tree], defaults: atoll_image::ImageConfig::default() };
-    let plan = Plan { base, launcher: Launcher::Native };
+    let plan = Plan {
+        base,
+        launcher: Launcher::Native,
+        shape: None,
+        tenant: String::new(),
+        key: String::new(),
+    };
     write_json(&sandbox.join(plan::FILE), &plan).unwrap();
     Place { _dir: dir, layout, sandbox }
 }
@@ -55,7 +61,13 @@ async fn a_snapshot_in_use_stays() {
     let Place { layout, sandbox, .. } = &place();
     take(layout, sandbox, "snap").await.unwrap();
     let base: Base = read_json(&layout.snapshot("snap").join(plan::FILE)).unwrap();
-    let plan = Plan { base, launcher: Launcher::Native };
+    let plan = Plan {
+        base,
+        launcher: Launcher::Native,
+        shape: None,
+        tenant: String::new(),
+        key: String::new(),
+    };
     write_json(&sandbox.join(plan::FILE), &plan).unwrap();
     let error = remove(layout, "snap").unwrap_err();
     assert!(error.to_string().contains("sandbox box"), "{error}");

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use super::bootid;
 use super::rootfs::{self, Context};
 use crate::protocol::{Launch, files};
 use crate::sys::mount::{self, Attributes, Filesystem};
@@ -99,7 +100,7 @@ fn build(launch: &Launch, prepared: &Prepared) -> io::Result<OwnedFd> {
     mount::make_all_private().context(|| "private mounts".into())?;
     let agent = agent_program(&launch.agent)?;
     let top = launch.dir.join(files::ROOT);
-    let (first_id, ids) = (prepared.first_id, prepared.ids.as_fd());
+    let (first_id, ids) = (prepared.first_id, Some(prepared.ids.as_fd()));
     rootfs::mount_roots(&launch.dir, &top, &launch.roots, first_id, ids)?;
     populate(&top, launch, prepared)?;
     std::env::set_current_dir(&top).context(|| "entering the new root".into())?;
@@ -118,7 +119,7 @@ fn build(launch: &Launch, prepared: &Prepared) -> io::Result<OwnedFd> {
     Ok(agent)
 }
 
-fn join_v1_groups(launch: &Launch) -> io::Result<()> {
+pub(super) fn join_v1_groups(launch: &Launch) -> io::Result<()> {
     for dir in launch.cgroups.v1.values() {
         // Not `cgroup.procs`: moving a whole process waits for every processor to pass a quiet
         // moment (milliseconds); moving only the calling thread, here the same thing, doesn't.
@@ -157,9 +158,11 @@ fn populate(top: &Path, launch: &Launch, prepared: &Prepared) -> io::Result<()> 
     show_groups(top, launch, prepared)?;
     devices(top, prepared.first_id, launch.shm_bytes).context(|| "devices".into())?;
     hide(top)?;
+    let boot_id = launch.dir.join(files::BOOT_ID);
+    bootid::cover(top, &boot_id, prepared.ids.as_fd()).context(|| "boot_id".into())?;
     // Last: other sandboxes may be changing these folders, so no path may lead through them.
     for bind in &launch.mounts {
-        rootfs::bind(top, bind, prepared.first_id, prepared.ids.as_fd())?;
+        rootfs::bind(top, bind, prepared.first_id, Some(prepared.ids.as_fd()))?;
     }
     Ok(())
 }

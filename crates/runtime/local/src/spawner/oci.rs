@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::bootid;
 use super::child::{CONFIG_FD, LOG_FD, SOCKET_FD};
 use super::identity::Identity;
 use super::launch::{self, Forks, Held, Starting};
@@ -19,6 +20,7 @@ use crate::sys::process::{self, Forked};
 use crate::sys::{self, mount};
 
 mod config;
+pub(super) mod gvisor;
 
 /// Where the agent is inside; our own launcher needs no such file.
 const AGENT_INSIDE: &str = "/.atoll/agent";
@@ -57,6 +59,7 @@ pub(super) fn finish(starting: &mut Starting) -> Result<(), String> {
     // One that has ended already can't be opened; its end is known by its number.
     if let Ok(pidfd) = process::open_pid(found) {
         starting.pidfd = pidfd;
+        bootid::cover_inside(starting);
     }
     Ok(())
 }
@@ -81,7 +84,11 @@ fn begin(
         agent: stage.agent(),
         agent_inside: AGENT_INSIDE,
     };
-    let bundle = config::render(launch, identity.first_id, &cable.namespace, &places);
+    let bundle = if launch.launcher.is_gvisor() {
+        gvisor::render(launch, &places)
+    } else {
+        config::render(launch, identity.first_id, &cable.namespace, &places)
+    };
     std::fs::write(launch.dir.join("config.json"), bundle)?;
     let group = match &launch.cgroups.unified {
         Some(dir) => Some(sys::open_at(None, dir, libc::O_DIRECTORY)?),
@@ -90,7 +97,11 @@ fn begin(
     let (progress, report) = std::io::pipe()?;
     match process::fork_into(0, group.as_ref().map(AsFd::as_fd))? {
         Forked::Child => {
-            let run = run(config, program, launch, [&socket, &agent_config, &log]);
+            let run = if launch.launcher.is_gvisor() {
+                gvisor::exec(command(config, program), launch, cable, agent_config, &log)
+            } else {
+                run(config, program, launch, [&socket, &agent_config, &log])
+            };
             if let Err(error) = run {
                 // The parent reads it; if the parent is gone nobody waits for the answer.
                 let _unheard = { report }.write_all(format!("{program}: {error}").as_bytes());
@@ -195,12 +206,17 @@ impl Stage {
             std::fs::File::create_new(self.agent())?;
             mount::attach(mount::clone_tree(&launch.agent, false)?.as_fd(), &self.agent())?;
         }
-        let (top, ids) = (self.root(launch), identity.namespace.as_fd());
+        // gVisor's kernel has no map of ids: what it shows is what the files have.
+        let (first_id, ids) = match launch.launcher.is_gvisor() {
+            true => (0, None),
+            false => (identity.first_id, Some(identity.namespace.as_fd())),
+        };
+        let top = self.root(launch);
         std::fs::create_dir(&top)?;
-        rootfs::mount_roots(&launch.dir, &top, &launch.roots, identity.first_id, ids)?;
+        rootfs::mount_roots(&launch.dir, &top, &launch.roots, first_id, ids)?;
         detach_layers(&launch.dir);
         let root = sys::open_path(&top)?;
-        process::as_file_owner(identity.first_id, || {
+        process::as_file_owner(first_id, || {
             rootfs::make_folder(root.as_fd(), Path::new(AGENT_INSIDE), true)?;
             for folder in ["/proc", "/sys", "/dev"] {
                 rootfs::make_folder(root.as_fd(), Path::new(folder), false)?;
@@ -208,7 +224,7 @@ impl Stage {
             rootfs::write_files(root.as_fd(), launch.files.iter())
         })?;
         for bind in &launch.mounts {
-            rootfs::bind(&top, bind, identity.first_id, ids)?;
+            rootfs::bind(&top, bind, first_id, ids)?;
         }
         Ok(())
     }

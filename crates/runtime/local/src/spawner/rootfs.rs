@@ -34,7 +34,7 @@ pub(super) fn mount_roots(
     top: &Path,
     roots: &[Root],
     first_id: u32,
-    ids: BorrowedFd<'_>,
+    ids: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
     for (number, root) in roots.iter().enumerate() {
         // Overlayfs works on the writable layer as whoever mounted it, so that must be an id
@@ -48,7 +48,12 @@ pub(super) fn mount_roots(
 }
 
 /// One overlay, attached nowhere yet.
-fn overlay(dir: &Path, number: usize, root: &Root, ids: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn overlay(
+    dir: &Path,
+    number: usize,
+    root: &Root,
+    ids: Option<BorrowedFd<'_>>,
+) -> io::Result<OwnedFd> {
     if root.lowers.is_empty() || root.lowers.len() > LAYERS_MAX {
         let count = root.lowers.len();
         return Err(io::Error::other(format!("{count} layers: only 1 to {LAYERS_MAX} work")));
@@ -79,23 +84,29 @@ fn mount_overlay(layers: usize) -> io::Result<OwnedFd> {
     }
     overlay.set(c"upperdir", b"w/upper").context(context("upperdir"))?;
     overlay.set(c"workdir", b"w/work").context(context("workdir"))?;
-    // A sandbox doesn't outlive the machine, so its files need not be written out on unmount.
+    // A sandbox that runs doesn't outlive the machine, so its files need not be written out on
+    // unmount; one that is to rest has them written out otherwise.
     overlay.flag(c"volatile").context(context("volatile"))?;
     overlay.mount(libc::MOUNT_ATTR_NODEV).context(context("mount"))
 }
 
 /// Shows `source` at `place` with ids as seen from the sandbox.
-fn show_with_ids(source: &Path, place: &Path, ids: BorrowedFd<'_>) -> io::Result<()> {
+fn show_with_ids(source: &Path, place: &Path, ids: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let tree = mount::clone_tree(source, false)
         .context(|| format!("opening the layer {}", source.display()))?;
-    mount::set_attributes(tree.as_fd(), Attributes { set: 0, id_map: Some(ids) }, false)
+    mount::set_attributes(tree.as_fd(), Attributes { set: 0, id_map: ids }, false)
         .context(|| format!("mapping ids of {}", source.display()))?;
     mount::attach(tree.as_fd(), place).context(|| format!("attaching {}", place.display()))
 }
 
 /// Puts a folder from outside where the sandbox wants it. Links can lead neither its source nor
 /// its target elsewhere: both are found once and then used by descriptor.
-pub(super) fn bind(top: &Path, bind: &Bind, first_id: u32, ids: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn bind(
+    top: &Path,
+    bind: &Bind,
+    first_id: u32,
+    ids: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let doing = || format!("mounting a volume at {}", bind.target.display());
     let source = find_source(&bind.root, &bind.below).context(doing)?;
     let file = std::fs::File::from(source.try_clone()?).metadata().context(doing)?.is_file();
@@ -107,8 +118,7 @@ pub(super) fn bind(top: &Path, bind: &Bind, first_id: u32, ids: BorrowedFd<'_>) 
     if bind.read_only {
         set |= libc::MOUNT_ATTR_RDONLY;
     }
-    mount::set_attributes(tree.as_fd(), Attributes { set, id_map: Some(ids) }, false)
-        .context(doing)?;
+    mount::set_attributes(tree.as_fd(), Attributes { set, id_map: ids }, false).context(doing)?;
     mount::attach_at(tree.as_fd(), target.as_fd()).context(doing)
 }
 

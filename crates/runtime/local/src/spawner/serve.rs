@@ -72,6 +72,8 @@ pub(super) struct Spawner {
     stage: Option<Stage>,
     /// Ends of processes that no start has claimed yet.
     early_ends: HashMap<i32, i32>,
+    /// Sandboxes that are to end, and who waits for it.
+    settling: Vec<(String, UnixStream)>,
 }
 
 impl Spawner {
@@ -95,6 +97,7 @@ impl Spawner {
             ever_attached: false,
             stage: None,
             early_ends: HashMap::new(),
+            settling: Vec::new(),
         };
         spawner.respect_earlier_sandboxes();
         Ok(spawner)
@@ -114,6 +117,7 @@ impl Spawner {
                 self.handle(token);
             }
             self.collect_ended();
+            self.settle();
         }
         if let Some(stage) = &self.stage {
             stage.remove()?;
@@ -252,6 +256,7 @@ impl Spawner {
                 }
             }
             Ok(Request::Launch(launch)) => self.launch(stream, *launch),
+            Ok(Request::Settle { id }) => self.settling.push((id, stream)),
             Err(error) => {
                 answer(&stream, &Answer::Failed { message: format!("bad request: {error}") });
             }
@@ -314,6 +319,7 @@ impl Spawner {
             (Err(error), _) => Err(error.to_string()),
             (Ok(_), _) if !said.is_empty() => Err(said),
             (Ok(_), Launcher::Native) => Ok(()),
+            (Ok(_), launcher) if launcher.is_gvisor() => Ok(()),
             (Ok(_), Launcher::Oci { .. }) => oci::finish(&mut starting),
         };
         if let Err(message) = outcome {
@@ -329,6 +335,7 @@ impl Spawner {
             spawner: i32::try_from(std::process::id()).unwrap_or(-1),
             log_fd: starting.resources.log.as_raw_fd(),
             log_inode: inode_of(&starting.resources.log),
+            door: launch.door.clone(),
             cable: starting.resources.cable.number,
             first_id: starting.resources.identity.first_id,
             launcher: launch.launcher.clone(),
@@ -347,6 +354,34 @@ impl Spawner {
         match kept.and(watched) {
             Ok(()) => answer(&client, &Answer::Launched(launched)),
             Err(error) => answer(&client, &Answer::Failed { message: error.to_string() }),
+        }
+    }
+
+    /// Ends what is to end, and tells those who wait for what has. One that was just being started
+    /// is met again when it is.
+    fn settle(&mut self) {
+        for (id, client) in std::mem::take(&mut self.settling) {
+            let starting = self.watched.values().filter_map(|what| match what {
+                Watched::Starting(pending) if pending.launch.id == id => {
+                    Some(&pending.starting.pidfd)
+                }
+                _ => None,
+            });
+            let running = self
+                .running
+                .values()
+                .filter_map(|running| running.dir.ends_with(&id).then_some(&running.pidfd));
+            let left: Vec<&OwnedFd> = starting.chain(running).collect();
+            if left.is_empty() {
+                answer(&client, &Answer::Settled);
+                continue;
+            }
+            for pidfd in left {
+                if let Err(error) = process::signal(pidfd.as_fd(), libc::SIGKILL) {
+                    log(&format!("ending {id}: {error}"));
+                }
+            }
+            self.settling.push((id, client));
         }
     }
 
@@ -389,7 +424,11 @@ fn keep_last_words(running: &Running, code: i32) {
     let kept = io::Seek::rewind(&mut file)
         .and_then(|()| file.read_to_end(&mut ring))
         .and_then(|_| {
-            std::fs::write(running.held.file(files::LOG), crate::logs::from_ring(&ring).bytes)
+            let mut said = crate::logs::from_ring(&ring).bytes;
+            if said.is_empty() && code != 0 && running.launcher.is_gvisor() {
+                said = oci::gvisor::complaint(&running.held);
+            }
+            std::fs::write(running.held.file(files::LOG), said)
         })
         .and_then(|()| write_json(&running.held.file(files::EXIT), &Ended { code }));
     // A sandbox that is being removed has no folder any more, and nobody asks for its end.

@@ -1,0 +1,47 @@
+use super::{
+    Interpreter,
+    extract::Body,
+    failure::Failure,
+    wire::{Context, NewContext},
+};
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+
+pub(super) async fn create(
+    State(interpreter): State<Interpreter>,
+    Body(wanted): Body<NewContext>,
+) -> Result<Json<Context>, Failure> {
+    let home = interpreter.home().await;
+    let cwd = wanted.cwd.as_deref().filter(|cwd| !cwd.is_empty()).or(home);
+    let language = wanted.language.unwrap_or_default();
+    let info = interpreter.guest.kernels().open(&language, cwd).await?;
+    Ok(Json(info.into()))
+}
+
+/// All contexts. The default ones count from the beginning; their kernels start when used.
+pub(super) async fn list(
+    State(interpreter): State<Interpreter>,
+) -> Result<Json<Vec<Context>>, Failure> {
+    let (languages, home) = (interpreter.default_languages().await, interpreter.home().await);
+    let kernels = interpreter.guest.kernels();
+    for language in languages {
+        kernels.default_for(language, home)?;
+    }
+    Ok(Json(kernels.list().into_iter().map(Context::from).collect()))
+}
+
+pub(super) async fn restart(
+    State(interpreter): State<Interpreter>,
+    Path(id): Path<String>,
+) -> Result<Json<()>, Failure> {
+    Ok(Json(interpreter.guest.kernels().restart(&id).await?))
+}
+
+pub(super) async fn remove(
+    State(interpreter): State<Interpreter>,
+    Path(id): Path<String>,
+) -> Result<Json<()>, Failure> {
+    Ok(Json(interpreter.guest.kernels().close(&id).await?))
+}
