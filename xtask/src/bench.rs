@@ -8,6 +8,7 @@ mod baseline;
 mod memory;
 mod report;
 mod series;
+mod stock;
 mod warm;
 
 use std::path::PathBuf;
@@ -110,7 +111,9 @@ fn measure(
     println!("measuring beside a long command…");
     report.rows.extend(atoll.busy(plan.busy_calls)?);
     println!("measuring warm pools, code and template builds…");
-    report.rows.extend(warm::measure(atoll.client(), runtimes, plan.rounds)?);
+    let warm = warm::measure(atoll.client(), runtimes, plan.rounds)?;
+    report.rows.extend(warm.rows);
+    (report.ratios, report.targets) = (warm.ratios, warm.targets);
     println!("holding {} sandboxes…", plan.held);
     report.memory = Some(memory::measure(plan.held, atoll, server.pid())?);
     Ok(report)
@@ -135,14 +138,14 @@ fn rounds(count: usize, runtimes: &mut Runtimes, atoll: &mut Atoll) -> Result<Ve
     }
     let mut random = Shuffle::new();
     for _ in 0..count {
-        for index in random.order() {
+        for index in random.order::<4>() {
             turns[index](runtimes, atoll, &mut series)?;
         }
     }
     Ok(series)
 }
 
-/// Random orders of the four contenders; statistics need no better source.
+/// Random orders of contenders; statistics need no better source.
 struct Shuffle(u64);
 
 impl Shuffle {
@@ -158,8 +161,8 @@ impl Shuffle {
         usize::try_from(self.0 >> 33).unwrap_or_default() % below
     }
 
-    fn order(&mut self) -> [usize; 4] {
-        let mut order = [0, 1, 2, 3];
+    fn order<const CONTENDERS: usize>(&mut self) -> [usize; CONTENDERS] {
+        let mut order = std::array::from_fn(|index| index);
         for last in (1..order.len()).rev() {
             order.swap(last, self.next(last + 1));
         }

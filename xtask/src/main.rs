@@ -6,9 +6,7 @@ mod build;
 mod command;
 mod conformance;
 mod fuzz;
-mod image;
 mod packages;
-mod rootfs;
 mod test;
 mod tidy;
 mod up;
@@ -25,7 +23,7 @@ cargo xtask <command>
   test [STAGE…]        run every check, or only: static, tidy, unit, fuzz, e2e, conformance
   fuzz TARGET [ARGS…]  fuzz the decoder `frames` or `paths` with libFuzzer until stopped
   tidy                 check the rules of the tree that the compiler can't
-  bench [--quick] [--debug] [--json FILE]
+  bench [--quick] [--debug] [--given] [--json FILE]
                        measure against fork+exec, runc and crun; writes target/bench.json
 ";
 

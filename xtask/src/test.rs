@@ -79,5 +79,6 @@ fn cargo_test(selection: &[&str]) -> Result<()> {
     let mut test = cargo();
     test.args(["test", "--locked"]).args(selection);
     test.env("ATOLL_KERNEL_PYTHON", build::interpreter_python()?);
+    test.env("ATOLL_INTERPRETER_FOLDER", build::interpreter_folder()?);
     execute(test.env("ATOLL_BIN", &programs.atoll).env("ATOLL_AGENT", &programs.agent))
 }

@@ -7,15 +7,29 @@ use axum::{Router, serve::ListenerExt};
 use std::{io::Write, sync::Arc};
 use tokio::net::{TcpListener, UnixListener};
 
+/// Where clients of the code interpreter connect to.
+const INTERPRETER_PORT: u16 = 49_999;
+
 /// Everything that is served, however the agent was started.
 pub(crate) fn routes(guest: &Arc<Guest>, log: &Arc<Ring>) -> Router {
+    let interpreter = atoll_e2b::interpreter::router(Arc::clone(guest));
     if guest.kernels().are_installed() {
         tokio::spawn(atoll_opensandbox::guest::stand_in_for_jupyter());
+        tokio::spawn(inside(interpreter.clone()));
     }
     atoll_opensandbox::guest::router(Arc::clone(guest))
         .merge(logs::router(Arc::clone(log)))
         .nest_service("/envd", atoll_e2b::guest::router(Arc::clone(guest)))
-        .nest_service("/code-interpreter", atoll_e2b::interpreter::router(Arc::clone(guest)))
+        .nest_service("/code-interpreter", interpreter)
+}
+
+/// Serves the code interpreter to programs inside, which look for it where clients do. An image's
+/// own server goes first.
+async fn inside(interpreter: Router) {
+    let here = (std::net::Ipv4Addr::LOCALHOST, INTERPRETER_PORT);
+    let Ok(listener) = TcpListener::bind(here).await else { return };
+    // It accepts until the sandbox ends.
+    let _never = axum::serve(listener, interpreter).await;
 }
 
 fn app() -> Result<Router> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use atoll_core::{
-    Deadline, Keep, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId, Timestamp,
+    Aging, Deadline, Keep, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId, Timestamp,
 };
 
 use crate::access::{Access, Port};
@@ -97,11 +97,24 @@ pub trait Control: Send + Sync + 'static {
         patience: Duration,
     ) -> Result<Arc<Sandbox>>;
 
-    /// Pauses it. Answers when the wish is durable.
-    async fn pause(&self, tenant: &TenantId, id: &SandboxId, keep: Keep) -> Result<Arc<Sandbox>>;
+    /// Pauses it; `aging` says what becomes of its deadline meanwhile. Answers when the wish is
+    /// durable. Should the pause fail, it goes on with the lifetime that it had.
+    async fn pause(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        keep: Keep,
+        aging: Aging,
+    ) -> Result<Arc<Sandbox>>;
 
-    /// Thaws it. Answers when the wish is durable.
-    async fn resume(&self, tenant: &TenantId, id: &SandboxId) -> Result<Arc<Sandbox>>;
+    /// Thaws it, to live until `until` at least; without that as long as it was meant to before
+    /// its pause. Answers when the wish is durable.
+    async fn resume(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        until: Option<Deadline>,
+    ) -> Result<Arc<Sandbox>>;
 
     /// Removes it. From the answer on it is `NotFound` for everyone.
     async fn kill(&self, tenant: &TenantId, id: &SandboxId) -> Result<()>;
@@ -155,7 +168,8 @@ pub trait Control: Send + Sync + 'static {
     /// `SANDBOX_NOT_RUNNING`, `Unavailable` with reason `PORT_CLOSED` when nothing listens there.
     async fn connect(&self, access: &Access, id: &SandboxId, port: Port) -> Result<BoxedIo>;
 
-    /// Begins to keep its files. Answers when the wish is durable (`Creating`).
+    /// Begins to keep its files. Answers when the wish is durable (`Creating`). Should the sandbox
+    /// end before its turn comes, the snapshot fails.
     async fn snapshot(
         &self,
         tenant: &TenantId,
@@ -174,13 +188,15 @@ pub trait Control: Send + Sync + 'static {
     ) -> Result<Vec<Arc<Snapshot>>>;
 
     /// Starts `count` sandboxes with a copy of its files as they are now, each with a name, a
-    /// token and labels of its own. The outer error means that none was made.
+    /// token and labels of its own, and without the extensions named in `forget`. The outer error
+    /// means that none was made.
     async fn fork(
         &self,
         tenant: &TenantId,
         id: &SandboxId,
         count: usize,
         lifetime: Option<Duration>,
+        forget: &[&str],
     ) -> Result<Vec<Result<Arc<Sandbox>>>>;
 
     /// Removes a snapshot.

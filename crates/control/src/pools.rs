@@ -27,8 +27,10 @@ pub struct PoolStatus {
     pub starting: usize,
     /// Callers waiting for stock.
     pub waiting: usize,
-    /// Creations that came from its stock since the server started.
+    /// Creations that took its stock as it was since the server started.
     pub hits: u64,
+    /// Creations that took a place of its stock, but needed another sandbox in it.
+    pub replaced: u64,
     /// Creations that wanted it while there was no stock.
     pub misses: u64,
     /// Why its newest sandbox could not be made, until one could.

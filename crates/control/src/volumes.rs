@@ -1,7 +1,7 @@
 //! Named volumes and what is in them.
 
 use async_trait::async_trait;
-use atoll_core::{Result, TenantId, Timestamp};
+use atoll_core::{Error, Result, TenantId, Timestamp};
 use tokio::io::AsyncRead;
 
 /// One volume.
@@ -74,6 +74,11 @@ pub trait Volumes: Send + Sync + 'static {
     async fn volumes(&self, tenant: &TenantId) -> Result<Vec<Volume>>;
     /// One by id.
     async fn volume(&self, tenant: &TenantId, id: &str) -> Result<Volume>;
+    /// One by name. `NotFound` for a name that no volume has.
+    async fn volume_by_name(&self, tenant: &TenantId, name: &str) -> Result<Volume> {
+        let found = self.volumes(tenant).await?.into_iter().find(|volume| volume.name == name);
+        found.ok_or_else(|| Error::not_found(format!("volume {name:.64}")))
+    }
     /// Removes one with all that is in it. `Conflict` while a sandbox mounts it.
     async fn remove_volume(&self, tenant: &TenantId, id: &str) -> Result<()>;
     /// The volume that `token` opens. `NotFound` for a wrong one.

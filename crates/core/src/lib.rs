@@ -18,7 +18,7 @@ pub use diagnostic::Diagnostic;
 pub use error::{Error, ErrorKind, Result};
 pub use id::{SandboxId, SnapshotId, TenantId};
 pub use lifecycle::{
-    Action, Deadline, Desired, Exit, Expiry, Keep, Lifecycle, Observed, Phase, Wish,
+    Action, Aging, Deadline, Desired, Exit, Expiry, Keep, Lifecycle, Observed, Phase, Wish,
 };
 pub use sandbox::Sandbox;
 pub use snapshot::{Snapshot, SnapshotState};

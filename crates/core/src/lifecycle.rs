@@ -154,9 +154,22 @@ pub struct Deadline {
     pub then: Expiry,
 }
 
+/// What becomes of a sandbox's deadline while it is paused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aging {
+    /// It stands: a paused sandbox ages like any other.
+    #[default]
+    GoesOn,
+    /// It gives way to this one, or to none; once resumed, the sandbox lives as long as it was
+    /// meant to before.
+    Stops(Option<Deadline>),
+}
+
 /// Attempts at an action that keeps failing for reasons that may pass, before giving up on it.
 /// Removal never gives up.
 pub const ATTEMPTS_MAX: u32 = 5;
+/// What a sandbox gets to live whose only deadline was "now".
+const LIFETIME_LEAST: Duration = Duration::from_secs(60);
 
 /// An action that didn't work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +193,10 @@ pub struct Lifecycle {
     deadline: Option<Deadline>,
     /// What its last deadline said would happen; kept when the deadline has passed or is cleared.
     expiry: Option<Expiry>,
+    /// How long its present or last life was meant to be; `None` for one without an end.
+    lifetime: Option<Duration>,
+    /// The deadline, or that there is none, is about the present pause and not about its life.
+    rests: bool,
     changed_at: Timestamp,
     /// Failed tries of the present action in a row.
     attempts: u32,
@@ -199,6 +216,8 @@ pub struct Parts {
     pub generation: u64,
     pub deadline: Option<Deadline>,
     pub expiry: Option<Expiry>,
+    pub lifetime: Option<Duration>,
+    pub rests: bool,
     pub changed_at: Timestamp,
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
@@ -217,6 +236,8 @@ impl Lifecycle {
             generation: 1,
             deadline,
             expiry: deadline.map(|deadline| deadline.then),
+            lifetime: deadline.map(|deadline| now.until(deadline.at)),
+            rests: false,
             changed_at: now,
             attempts: 0,
             retry_at: None,
@@ -258,6 +279,12 @@ impl Lifecycle {
         self.expiry
     }
 
+    /// How long its life was meant to be when that was said last; `None` for one without an end.
+    /// A pause doesn't change it.
+    pub fn lifetime(&self) -> Option<Duration> {
+        self.lifetime
+    }
+
     /// When the phase last changed.
     pub fn changed_at(&self) -> Timestamp {
         self.changed_at
@@ -288,31 +315,81 @@ impl Lifecycle {
     /// # Errors
     /// `Conflict` when the phase doesn't allow it; killing is always allowed.
     pub fn request(&mut self, wish: Wish, now: Timestamp) -> Result<()> {
-        match (wish, self.phase) {
-            (Wish::Kill, _) => self.end(now, "removal requested"),
-            (Wish::Pause(keep), Phase::Running) if self.desired == Desired::Running => {
-                self.keep = keep;
-                self.wish(Desired::Paused, now);
+        match wish {
+            Wish::Kill => {
+                self.end(now, "removal requested");
+                Ok(())
             }
-            (Wish::Resume, Phase::Paused) if self.desired == Desired::Paused => {
-                self.wish(Desired::Running, now);
-            }
-            (Wish::Pause(_) | Wish::Resume, _) => return Err(self.rejected(wish)),
+            Wish::Pause(keep) => self.pause(keep, Aging::GoesOn, now),
+            Wish::Resume => self.resume(None, now),
         }
+    }
+
+    /// Pauses it and says in the same breath what becomes of its deadline.
+    ///
+    /// # Errors
+    /// `Conflict` when it doesn't run.
+    pub fn pause(&mut self, keep: Keep, aging: Aging, now: Timestamp) -> Result<()> {
+        if (self.desired, self.phase) != (Desired::Running, Phase::Running) {
+            return Err(self.rejected(Wish::Pause(keep)));
+        }
+        self.keep = keep;
+        if let Aging::Stops(until) = aging {
+            (self.deadline, self.rests) = (until, true);
+        }
+        self.wish(Desired::Paused, now);
         Ok(())
     }
 
+    /// Resumes it, to live until `until` at least. Without that, a life whose deadline its pause
+    /// took away gets as much time as it was meant to have; one that had no end has none again.
+    ///
+    /// # Errors
+    /// `Conflict` when it isn't paused.
+    pub fn resume(&mut self, until: Option<Deadline>, now: Timestamp) -> Result<()> {
+        if (self.desired, self.phase) != (Desired::Paused, Phase::Paused) {
+            return Err(self.rejected(Wish::Resume));
+        }
+        self.wish(Desired::Running, now);
+        self.live_on(until, now);
+        Ok(())
+    }
+
+    /// A pause is over, so that the deadline is about the sandbox's life again.
+    fn live_on(&mut self, until: Option<Deadline>, now: Timestamp) {
+        if std::mem::take(&mut self.rests) {
+            self.deadline = None;
+            let former = self.lifetime.zip(self.expiry);
+            let former = former.map(|(time, then)| Deadline { at: now.saturating_add(time), then });
+            if let Some(next) = until.or(former) {
+                self.set_deadline(Some(next), now);
+            }
+            return;
+        }
+        if let Some(until) = until.filter(|u| self.deadline.is_none_or(|d| d.at < u.at)) {
+            self.set_deadline(Some(until), now);
+        }
+    }
+
     /// Moves or clears the deadline.
-    pub fn set_deadline(&mut self, deadline: Option<Deadline>) {
+    pub fn set_deadline(&mut self, deadline: Option<Deadline>, now: Timestamp) {
         self.deadline = deadline;
-        self.expiry = deadline.map(|deadline| deadline.then).or(self.expiry);
         self.generation += 1;
+        if self.rests {
+            return;
+        }
+        self.expiry = deadline.map(|deadline| deadline.then).or(self.expiry);
+        self.lifetime = deadline.map(|deadline| match now.until(deadline.at) {
+            // Who ends it at once says nothing about how long it may live another time.
+            Duration::ZERO => self.lifetime.unwrap_or(LIFETIME_LEAST),
+            time => time,
+        });
     }
 
     /// Moves the deadline to `deadline` if that is later; what has none keeps none.
-    pub fn extend(&mut self, deadline: Deadline) {
+    pub fn extend(&mut self, deadline: Deadline, now: Timestamp) {
         if self.deadline.is_some_and(|present| present.at < deadline.at) {
-            self.set_deadline(Some(deadline));
+            self.set_deadline(Some(deadline), now);
         }
     }
 
@@ -322,16 +399,10 @@ impl Lifecycle {
     /// # Errors
     /// `Conflict` when it is neither running nor paused.
     pub fn wake(&mut self, until: Timestamp, now: Timestamp) -> Result<()> {
-        match (self.desired, self.phase) {
-            (Desired::Running, Phase::Running | Phase::Resuming) => return Ok(()),
-            (Desired::Paused, Phase::Paused) => self.wish(Desired::Running, now),
-            _ => return Err(self.rejected(Wish::Resume)),
+        if let (Desired::Running, Phase::Running | Phase::Resuming) = (self.desired, self.phase) {
+            return Ok(());
         }
-        let later = self.deadline.is_none_or(|present| present.at < until);
-        if let Some(then) = self.expiry.filter(|_| later) {
-            self.set_deadline(Some(Deadline { at: until, then }));
-        }
-        Ok(())
+        self.resume(self.expiry.map(|then| Deadline { at: until, then }), now)
     }
 
     /// Says something about the present phase in the story, such as the progress of a pull.
@@ -355,6 +426,7 @@ impl Lifecycle {
                 if !matches!(phase, Phase::Pausing | Phase::Paused) {
                     self.keep = keep;
                 }
+                self.rests = true;
                 self.wish(Desired::Paused, now);
             }
         }

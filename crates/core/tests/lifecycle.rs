@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use atoll_core::lifecycle::{ATTEMPTS_MAX, Failure};
 use atoll_core::{
-    Action, Deadline, Desired, Diagnostic, Exit, Expiry, Keep, Lifecycle, Observed, Phase,
+    Action, Aging, Deadline, Desired, Diagnostic, Exit, Expiry, Keep, Lifecycle, Observed, Phase,
     Timestamp, Wish,
 };
 use proptest::prelude::*;
@@ -23,6 +23,10 @@ enum Happening {
         transient: bool,
     },
     Deadline(Option<(u64, Expiry)>),
+    /// Paused, with another deadline or none while it is.
+    Rested(Option<(u64, Expiry)>),
+    /// Resumed, with another deadline or the former lifetime.
+    Woke(Option<(u64, Expiry)>),
     Passed(u64),
     Noted,
 }
@@ -43,15 +47,24 @@ fn seen() -> impl Strategy<Value = Observed> {
     prop_oneof![Just(Observed::Absent), Just(Observed::Running), Just(Observed::Paused), exit]
 }
 
+fn end(now: Timestamp, (seconds, then): (u64, Expiry)) -> Deadline {
+    Deadline { at: now.saturating_add(Duration::from_secs(seconds)), then }
+}
+
 fn happening() -> impl Strategy<Value = Happening> {
-    let expiry = prop_oneof![Just(Expiry::Kill), keep().prop_map(Expiry::Pause)];
+    let wanted = || {
+        let expiry = prop_oneof![Just(Expiry::Kill), keep().prop_map(Expiry::Pause)];
+        proptest::option::of((0..100_u64, expiry))
+    };
     prop_oneof![
         2 => wish().prop_map(Happening::Wished),
         2 => seen().prop_map(Happening::Saw),
         1 => Just(Happening::Began),
         4 => Just(Happening::Worked),
         2 => any::<bool>().prop_map(|transient| Happening::Failed { transient }),
-        1 => proptest::option::of((0..100_u64, expiry)).prop_map(Happening::Deadline),
+        1 => wanted().prop_map(Happening::Deadline),
+        1 => wanted().prop_map(Happening::Rested),
+        1 => wanted().prop_map(Happening::Woke),
         2 => (0..60_u64).prop_map(Happening::Passed),
         1 => Just(Happening::Noted),
     ]
@@ -82,16 +95,20 @@ fn happen(life: &mut Lifecycle, happening: &Happening, now: &mut Timestamp) {
                 assert_ne!(*wish, Wish::Kill, "killing is always allowed");
             }
         }
+        (Happening::Rested(until), _) => {
+            let aging = Aging::Stops(until.map(|wanted| end(*now, wanted)));
+            let _refused = life.pause(Keep::Memory, aging, *now);
+        }
+        (Happening::Woke(until), _) => {
+            let _refused = life.resume(until.map(|wanted| end(*now, wanted)), *now);
+        }
         (Happening::Saw(seen), _) => life.observe(seen, *now),
         (Happening::Began, Some(action)) => life.began(action, *now),
         (Happening::Worked, Some(action)) => obey(life, action, *now),
         (Happening::Failed { transient }, Some(action)) => fail(life, action, *transient, *now),
         (Happening::Began | Happening::Worked | Happening::Failed { .. }, None) => {}
         (Happening::Deadline(deadline), _) => {
-            life.set_deadline(deadline.map(|(seconds, then)| Deadline {
-                at: now.saturating_add(Duration::from_secs(seconds)),
-                then,
-            }));
+            life.set_deadline(deadline.map(|wanted| end(*now, wanted)), *now);
         }
         (Happening::Passed(seconds), _) => {
             *now = now.saturating_add(Duration::from_secs(*seconds));
@@ -130,6 +147,14 @@ fn check_step(before: &Lifecycle, after: &Lifecycle, happening: &Happening) {
     assert_eq!(gone, leaves, "{happening:?}: {:?} while {:?}", after.phase(), after.desired());
     if after.phase() == Phase::Failed {
         assert!(after.diagnostic().is_some(), "{happening:?}: a failure says why");
+    }
+    let runs = after.desired() == Desired::Running && after.phase() == Phase::Running;
+    if runs && after.lifetime().is_some() {
+        assert!(after.deadline().is_some(), "{happening:?}: what had an end runs without one");
+    }
+    let takes_end_away = matches!(happening, Happening::Deadline(None));
+    if before.lifetime().is_some() && !takes_end_away {
+        assert!(after.lifetime().is_some(), "{happening:?}: an end was lost");
     }
     assert!(after.timeline().entries().len() <= 64, "timelines are bounded");
 }

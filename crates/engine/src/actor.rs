@@ -41,8 +41,10 @@ pub(crate) use fork::ForkRequest;
 use jobs::{Done, Jobs};
 use lanes::Lanes;
 use ledger::Ledger;
+pub use pools::POOLS_MAX;
 use pools::PoolRecord;
 use record::{Record, SnapshotRecord};
+pub use stock::STOCK_TENANT;
 pub(crate) use stock::stock_tenant;
 use waiters::Waiters;
 

@@ -16,6 +16,7 @@ mod pools;
 mod reach;
 mod sampler;
 
+pub use pools::{POOL_NAME_BYTES_MAX, POOL_SIZE_MAX, is_pool_name};
 use sampler::Sampler;
 
 /// Requests that may wait for the actor before callers wait to send theirs.

@@ -20,7 +20,8 @@ mod interest;
 pub mod seam;
 mod view;
 
+pub use actor::{POOLS_MAX, STOCK_TENANT};
 pub use config::{EngineConfig, Random};
 pub use counters::{EngineStats, Latency};
-pub use engine::Engine;
+pub use engine::{Engine, POOL_NAME_BYTES_MAX, POOL_SIZE_MAX, is_pool_name};
 pub use seam::{Clock, Runtime, Store};

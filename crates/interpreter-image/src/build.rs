@@ -1,5 +1,6 @@
 use crate::{
     Error,
+    folder::{self, UNFINISHED},
     recipe::{
         ACORN, FILES, JAVASCRIPT, NODE_VERSION, PREFIX, PYTHON, PYTHON_PACKAGES, node_package,
     },
@@ -11,20 +12,34 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Output, Stdio},
+    time::Duration,
 };
 use tokio::process::Command;
 
+/// How long one program may take; the longest fetches some hundred megabytes.
+const STEP_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 /// How much of a failed program's words is passed on.
 const SAID_BYTES_MAX: usize = 2000;
 /// Anybody in the sandbox may install packages beside these.
 const OPEN: u32 = 0o777;
 const EXECUTABLE: u32 = 0o755;
 
-/// Builds the tree at `into`, which must not exist; a tree that is there is complete. Other users
-/// of the host must not be able to reach it: its folders are open to everybody.
+/// Builds the tree at `into`, unless it is there; a tree that is there is complete. Its folder
+/// becomes private to this user, since folders in the tree are open to everybody. When another
+/// server is building there, its tree is waited for.
 pub async fn build(into: &Path, progress: impl Fn(&str)) -> Result<(), Error> {
     let package = node_package().ok_or(Error::Processor(std::env::consts::ARCH))?;
-    let unfinished = Unfinished::beside(into)?;
+    let parent = into.parent().unwrap_or(Path::new("/")).to_owned();
+    folder::prepare_folder(&parent)?;
+    // Dropped last, so that nobody takes this work for a leftover.
+    let _alone = folder::lock(&parent, &progress).await?;
+    if into.is_dir() {
+        return Ok(());
+    }
+    let swept = parent.clone();
+    let sweeping = tokio::task::spawn_blocking(move || folder::sweep(&swept));
+    sweeping.await.map_err(|panic| failed("sweep", &parent)(panic.into()))?;
+    let unfinished = Unfinished::within(&parent)?;
     let tree = Tree::new(unfinished.path.join("tree"));
     create(&tree.prefix)?;
     progress("making a Python environment");
@@ -47,11 +62,9 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    fn beside(into: &Path) -> Result<Self, Error> {
-        let parent = into.parent().unwrap_or(Path::new("/"));
-        create(parent)?;
+    fn within(parent: &Path) -> Result<Self, Error> {
         let number = getrandom::u64().expect("Linux always has a random source");
-        let path = parent.join(format!(".unfinished-{number:016x}"));
+        let path = parent.join(format!("{UNFINISHED}{number:016x}"));
         fs::create_dir(&path).map_err(failed("create", &path))?;
         Ok(Self { path })
     }
@@ -63,7 +76,7 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // What stays behind takes room and nothing else.
+        // What stays behind goes with the next build.
         fs::remove_dir_all(&self.path).ok();
     }
 }
@@ -88,10 +101,14 @@ impl Tree {
         if !Path::new(PYTHON).exists() {
             return Err(Error::Missing { program: PYTHON, package: "python3" });
         }
-        let has_pip = Command::new(PYTHON).args(["-c", "import ensurepip, venv"]).output().await;
-        if !has_pip.is_ok_and(|output| output.status.success()) {
-            return Err(Error::Missing { program: "Python's venv", package: "python3-venv" });
-        }
+        let mut command = Command::new(PYTHON);
+        command.args(["-c", "import ensurepip, venv"]);
+        run("looking for pip", &mut command).await.map_err(|error| match error {
+            Error::Step { .. } => {
+                Error::Missing { program: "Python's venv", package: "python3-venv" }
+            }
+            other => other,
+        })?;
         let mut command = Command::new(PYTHON);
         command.args(["-m", "venv"]).arg(&self.prefix);
         run("making a Python environment", &mut command).await.map(drop)
@@ -145,6 +162,10 @@ impl Tree {
             };
             create(path.parent().expect("every file lies in a folder"))?;
             write(&path, text)?;
+            if place.ends_with(".sh") {
+                fs::set_permissions(&path, Permissions::from_mode(EXECUTABLE))
+                    .map_err(failed("make executable", &path))?;
+            }
         }
         Ok(())
     }
@@ -180,8 +201,18 @@ impl Tree {
 }
 
 async fn run(step: &'static str, command: &mut Command) -> Result<Output, Error> {
+    run_within(STEP_TIME_MAX, step, command).await
+}
+
+async fn run_within(
+    time_max: Duration,
+    step: &'static str,
+    command: &mut Command,
+) -> Result<Output, Error> {
     let program = PathBuf::from(command.as_std().get_program());
-    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
+    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let ended = tokio::time::timeout(time_max, running).await;
+    let output = ended.map_err(|_| Error::Slow { step, minutes: time_max.as_secs() / 60 })?;
     let output = output.map_err(failed("run", &program))?;
     if output.status.success() {
         return Ok(output);
@@ -236,7 +267,13 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
         .map_err(failed("change the permissions of", path))
 }
 
-fn failed(action: &'static str, path: impl AsRef<OsStr>) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn failed(
+    action: &'static str,
+    path: impl AsRef<OsStr>,
+) -> impl FnOnce(io::Error) -> Error {
     let path = PathBuf::from(path.as_ref());
     move |source| Error::File { action, path, source }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,22 @@ pub enum Error {
         /// The end of what it said.
         said: String,
     },
+    /// A step's program took too long.
+    #[error("{step} took more than {minutes} minutes; is the package registry reachable?")]
+    Slow {
+        /// What was being done.
+        step: &'static str,
+        /// How long it may take.
+        minutes: u64,
+    },
+    /// The folder can't be trusted to keep the tree.
+    #[error("{} can't keep the tree: {problem}", path.display())]
+    Folder {
+        /// Which folder.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// A file could not be handled.
     #[error("cannot {action} {}", path.display())]
     File {

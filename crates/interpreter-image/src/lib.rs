@@ -6,8 +6,10 @@
 
 mod build;
 mod error;
+mod folder;
 mod recipe;
 
 pub use build::build;
 pub use error::Error;
+pub use folder::prepare_folder;
 pub use recipe::{PREFIX, environment, recipe_digest};

@@ -14,9 +14,7 @@ async fn main() -> ExitCode {
         return fail("usage: atoll-interpreter-image FOLDER");
     };
     let tree = Path::new(&folder).join(atoll_interpreter_image::recipe_digest());
-    if !tree.exists()
-        && let Err(error) = atoll_interpreter_image::build(&tree, tell).await
-    {
+    if let Err(error) = atoll_interpreter_image::build(&tree, tell).await {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         return fail(&format!("{error}{}", cause.unwrap_or_default()));
     }

@@ -102,6 +102,7 @@ pub(crate) const JAVASCRIPT: &str = "share/jupyter/kernels/javascript";
 
 /// Files by their place under the prefix; `{site}` is Python's folder of packages.
 pub(crate) const FILES: &[(&str, &str)] = &[
+    ("code-interpreter.sh", include_str!("../files/code-interpreter.sh")),
     ("{site}/atoll_display.py", include_str!("../files/atoll_display.py")),
     ("etc/ipython/ipython_kernel_config.py", include_str!("../files/ipython_kernel_config.py")),
     ("share/jupyter/kernels/python3/kernel.json", include_str!("../files/python.json")),

@@ -121,12 +121,13 @@ fn render_claims(text: &mut String, claims: &Latency) {
 /// Names of pools are plain words, so they need no escaping.
 fn render_pools(text: &mut String, pools: &[PoolStatus]) {
     type Read = fn(&PoolStatus) -> u64;
-    let series: [(&str, &str, &str, Read); 6] = [
+    let series: [(&str, &str, &str, Read); 7] = [
         ("atoll_pool_size", "gauge", "Sandboxes to keep ready.", |s| s.pool.size as u64),
         ("atoll_pool_ready", "gauge", "Sandboxes ready to be claimed.", |s| s.ready as u64),
         ("atoll_pool_starting", "gauge", "Sandboxes being made.", |s| s.starting as u64),
         ("atoll_pool_waiting", "gauge", "Callers waiting for stock.", |s| s.waiting as u64),
         ("atoll_pool_hits_total", "counter", "Creations from stock.", |s| s.hits),
+        ("atoll_pool_replaced_total", "counter", "Stock replaced in its place.", |s| s.replaced),
         ("atoll_pool_misses_total", "counter", "Creations without stock.", |s| s.misses),
     ];
     for (name, kind, help, read) in series {
@@ -188,6 +189,7 @@ mod tests {
             starting: 1,
             waiting: 0,
             hits: 9,
+            replaced: 1,
             misses: 2,
             trouble: None,
         };
@@ -203,6 +205,7 @@ mod tests {
             "atoll_create_seconds_count 2",
             "atoll_pool_ready{pool=\"warm\"} 3",
             "atoll_pool_hits_total{pool=\"warm\"} 9",
+            "atoll_pool_replaced_total{pool=\"warm\"} 1",
             "atoll_claim_seconds_bucket{le=\"+Inf\"} 0",
         ] {
             assert!(text.lines().any(|line| line == expected), "{expected} in {text}");

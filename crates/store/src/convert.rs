@@ -239,6 +239,8 @@ impl From<Parts> for Life {
                 .deadline
                 .map(|d| Deadline { at: d.at.as_micros(), then: d.then.into() }),
             expiry: parts.expiry.map(Expiry::from),
+            lifetime_micros: parts.lifetime.map(micros),
+            rests: parts.rests,
             changed_at: parts.changed_at.as_micros(),
             attempts: parts.attempts,
             retry_at: parts.retry_at.map(Timestamp::as_micros),
@@ -261,6 +263,10 @@ impl From<Life> for Parts {
         };
         // Older records have only the deadline.
         let expiry = life.expiry.or(life.deadline.as_ref().map(|d| d.then)).map(Into::into);
+        let changed_at = Timestamp::from_micros(life.changed_at);
+        let left = life.deadline.as_ref().map(|d| changed_at.until(Timestamp::from_micros(d.at)));
+        let lifetime = life.lifetime_micros.map(Duration::from_micros);
+        let lifetime = if life.rests { lifetime } else { lifetime.or(left) };
         Self {
             desired: life.desired.into(),
             phase: life.phase.into(),
@@ -271,7 +277,9 @@ impl From<Life> for Parts {
                 .deadline
                 .map(|d| core::Deadline { at: Timestamp::from_micros(d.at), then: d.then.into() }),
             expiry,
-            changed_at: Timestamp::from_micros(life.changed_at),
+            lifetime,
+            rests: life.rests,
+            changed_at,
             attempts: life.attempts,
             retry_at: life.retry_at.map(Timestamp::from_micros),
             diagnostic: life.diagnostic.map(|d| core::Diagnostic {

@@ -121,6 +121,10 @@ pub(crate) struct Life {
     pub(crate) deadline: Option<Deadline>,
     #[serde(default)]
     pub(crate) expiry: Option<Expiry>,
+    #[serde(default)]
+    pub(crate) lifetime_micros: Option<u64>,
+    #[serde(default)]
+    pub(crate) rests: bool,
     pub(crate) changed_at: i64,
     pub(crate) attempts: u32,
     pub(crate) retry_at: Option<i64>,

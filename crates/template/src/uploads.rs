@@ -1,23 +1,28 @@
 //! Files that clients upload for builds: one archive per name, kept per tenant.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use atoll_core::{Error, ErrorKind, Result, TenantId, Timestamp};
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use sha2::{Digest, Sha256};
-use tokio::io::AsyncWriteExt;
 
 use crate::config::TemplateConfig;
 use crate::ids;
 use crate::recipe::is_hash;
 
+use draft::{Bounds, Draft};
+use lane::Lane;
+
+mod draft;
+mod lane;
+
 /// How long a permission to upload holds; clients give an upload one hour.
 const GRANT_TIME: Duration = Duration::from_secs(2 * 60 * 60);
-/// How long an upload may stand still.
-const STALL_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A permission to upload one archive, for whoever holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +51,8 @@ pub(crate) struct Uploads {
     bytes_max: u64,
     tenant_bytes_max: u64,
     secret: [u8; 32],
+    bounds: Bounds,
+    lanes: Mutex<HashMap<String, Arc<Lane>>>,
 }
 
 impl Uploads {
@@ -57,6 +64,8 @@ impl Uploads {
             bytes_max: config.upload_bytes_max,
             tenant_bytes_max: config.uploads_bytes_max,
             secret: ids::random(),
+            bounds: Bounds::default(),
+            lanes: Mutex::default(),
         };
         uploads.remove_drafts().await;
         Ok(uploads)
@@ -112,21 +121,41 @@ impl Uploads {
             let problem = format!("{length} bytes are too many: at most {} work", self.bytes_max);
             return Err(Error::invalid("Content-Length", problem).with_reason("UPLOAD_TOO_LARGE"));
         }
+        let received = self.receive_in_turn(grant, hash, length, now, body);
+        let in_time = tokio::time::timeout(self.bounds.time_max, received).await;
+        in_time.unwrap_or_else(|_| {
+            let minutes = self.bounds.time_max.as_secs() / 60;
+            let problem = format!("did not come within {minutes} minutes; send less at once");
+            Err(Error::invalid("body", problem).with_reason("UPLOAD_TOO_SLOW"))
+        })
+    }
+
+    async fn receive_in_turn<E: std::fmt::Display>(
+        &self,
+        grant: &Grant,
+        hash: &str,
+        length: u64,
+        now: Timestamp,
+        body: impl Stream<Item = std::result::Result<Bytes, E>>,
+    ) -> Result<()> {
+        let lane = self.lane(&grant.tenant);
+        let _turn = lane.turn().await?;
+        // Given back after the draft has become an archive or has gone.
+        let _reserved = lane.reserve(length, self.tenant_bytes_max)?;
         let folder = self.dir.join(&grant.tenant);
         tokio::fs::create_dir_all(&folder).await.map_err(|e| failed("making", &folder, &e))?;
-        self.make_room(&folder, length).await;
-        let draft = folder.join(format!("{}.draft", ids::hex(&ids::random::<16>())));
-        let received = match fill(&draft, length, now, body).await {
-            Ok(()) => tokio::fs::rename(&draft, self.path(&grant.tenant, hash))
-                .await
-                .map_err(|e| failed("keeping", &draft, &e)),
-            Err(error) => Err(error),
-        };
-        if received.is_err() {
-            // What isn't there needs no removal; what stays goes at the next start.
-            tokio::fs::remove_file(&draft).await.ok();
-        }
-        received
+        self.make_room(&folder, lane.reserved()).await?;
+        self.bounds.check_disk(&folder, length)?;
+        let mut draft = Draft::begin(&folder).await?;
+        draft.fill(length, &self.bounds, body).await?;
+        draft.keep(&self.path(&grant.tenant, hash), now).await
+    }
+
+    /// The uploads of a tenant. There are as many lanes as tenants: only they get permissions.
+    fn lane(&self, tenant: &str) -> Arc<Lane> {
+        // A lane is inserted in one step, so that a panic elsewhere left the map whole.
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(lanes.entry(tenant.to_owned()).or_default())
     }
 
     fn check(&self, grant: &Grant, hash: &str, now: Timestamp) -> Result<()> {
@@ -158,24 +187,29 @@ impl Uploads {
         self.dir.join(tenant).join(format!("{hash}.tar"))
     }
 
-    /// Removes the archives that were used longest ago until `length` more bytes fit.
-    async fn make_room(&self, folder: &Path, length: u64) {
+    /// Removes the archives that were used longest ago until `reserved` bytes fit beside the rest.
+    async fn make_room(&self, folder: &Path, reserved: u64) -> Result<()> {
         let (folder, bytes_max) = (folder.to_owned(), self.tenant_bytes_max);
         let evict = move || {
             let mut kept: Vec<(SystemTime, u64, PathBuf)> = archives(&folder, "tar").collect();
             kept.sort();
             let mut bytes: u64 = kept.iter().map(|(_, size, _)| size).sum();
             for (_, size, path) in kept {
-                if bytes.saturating_add(length) <= bytes_max {
-                    break;
+                if bytes.saturating_add(reserved) <= bytes_max {
+                    return Ok(());
                 }
-                if std::fs::remove_file(path).is_ok() {
-                    bytes = bytes.saturating_sub(size);
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(failed("making room by removing", &path, &error));
+                    }
+                    // Gone, by whichever upload needed the room first.
+                    _ => bytes = bytes.saturating_sub(size),
                 }
             }
+            Ok(())
         };
-        // Room that can't be made shows when the disk is full.
-        tokio::task::spawn_blocking(evict).await.ok();
+        let made = tokio::task::spawn_blocking(evict).await;
+        made.unwrap_or_else(|panic| Err(Error::internal(format!("making room: {panic}"))))
     }
 
     async fn remove_drafts(&self) {
@@ -202,36 +236,6 @@ fn archives(
         let found = entry.metadata().ok()?;
         Some((found.modified().ok()?, found.len(), entry.path()))
     })
-}
-
-async fn fill<E: std::fmt::Display>(
-    draft: &Path,
-    length: u64,
-    now: Timestamp,
-    body: impl Stream<Item = std::result::Result<Bytes, E>>,
-) -> Result<()> {
-    let mut file =
-        tokio::fs::File::create_new(draft).await.map_err(|e| failed("making", draft, &e))?;
-    let mut body = std::pin::pin!(body);
-    let mut received: u64 = 0;
-    loop {
-        let next = tokio::time::timeout(STALL_TIME_MAX, body.next()).await;
-        let next = next.map_err(|_| Error::invalid("body", "nothing came for a minute"))?;
-        let Some(chunk) = next else { break };
-        let chunk = chunk.map_err(|error| Error::invalid("body", format!("broke off: {error}")))?;
-        received += chunk.len() as u64;
-        if received > length {
-            break;
-        }
-        file.write_all(&chunk).await.map_err(|e| failed("writing", draft, &e))?;
-    }
-    if received != length {
-        let problem = format!("has not the {length} bytes that Content-Length promised");
-        return Err(Error::invalid("body", problem));
-    }
-    file.sync_all().await.map_err(|e| failed("writing", draft, &e))?;
-    let file = file.into_std().await;
-    file.set_modified(moment(now)).map_err(|e| failed("writing", draft, &e))
 }
 
 /// A time as files carry it.

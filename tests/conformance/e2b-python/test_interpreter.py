@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import time
 
 import httpx
@@ -14,6 +15,7 @@ from support import INTERPRETER_PORT, access_token, now, unique, until
 from surface import covers
 
 TEMPLATE = "code-interpreter-v1"
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -58,7 +60,7 @@ async def test_errors_have_names_and_tracebacks(box):
     errors = []
     done = await now(box.run_code("print('before')\n1 / 0", on_error=errors.append))
     assert done.error.name == "ZeroDivisionError" and done.error.value == "division by zero"
-    assert "1 / 0" in done.error.traceback and errors[0].name == done.error.name
+    assert "1 / 0" in COLOURS.sub("", done.error.traceback) and errors[0].name == done.error.name
     assert done.logs.stdout == ["before\n"]
     assert (await now(box.run_code("def (:"))).error.name == "SyntaxError"
     assert (await now(box.run_code("import no_such_module_here"))).error.name == "ModuleNotFoundError"

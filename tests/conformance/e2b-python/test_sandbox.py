@@ -7,7 +7,7 @@ import logging
 from datetime import timedelta
 
 import pytest
-from e2b import E2B, SandboxQuery
+from e2b import E2B, SandboxQuery, SandboxState
 from e2b_code_interpreter import (
     AuthenticationException,
     InvalidArgumentException,
@@ -173,14 +173,14 @@ async def test_list_filters_orders_and_pages(flavour, garden):
     assert await listed(query=mine, limit=1, order="asc") == (await listed(query=mine, limit=2))[::-1]
     assert await listed(query=SandboxQuery(metadata={"case": label, "n o": "1"})) == [ids[1]]
     assert await listed(query=SandboxQuery(metadata={"case": label, "n o": "x"})) == []
-    assert await listed(query=SandboxQuery(metadata={"case": label}, state=["paused"])) == [ids[0]]
-    running = SandboxQuery(metadata={"case": label}, state=["running"])
+    assert await listed(query=SandboxQuery(metadata={"case": label}, state=[SandboxState.PAUSED])) == [ids[0]]
+    running = SandboxQuery(metadata={"case": label}, state=[SandboxState.RUNNING])
     assert await listed(query=running) == [ids[2], ids[1]]
-    both = SandboxQuery(metadata={"case": label}, state=["running", "paused"], template="base")
+    both = SandboxQuery(metadata={"case": label}, state=[SandboxState.RUNNING, SandboxState.PAUSED], template="base")
     assert sorted(await listed(query=both)) == sorted(ids)
     assert await listed(query=SandboxQuery(metadata={"case": label}, template="no-such-template")) == []
     middle = (await now(boxes[1].get_info())).started_at
-    late = SandboxQuery(metadata={"case": label}, state=["running"], started_after=middle)
+    late = SandboxQuery(metadata={"case": label}, state=[SandboxState.RUNNING], started_after=middle)
     assert await listed(query=late) == [ids[2], ids[1]]
     first = flavour.Sandbox.list(query=running, limit=1)
     assert [info.sandbox_id for info in await now(first.next_items())] == [ids[2]]

@@ -169,7 +169,7 @@ async def test_a_failing_step_is_named(flavour, build):
 @covers("Template.build_in_background", "Template.get_build_status")
 async def test_builds_in_the_background(flavour, garden):
     Template = flavour.Template
-    good = Template().from_template("base").run_cmd("seq 1 250")
+    good = Template().from_template("base").run_cmd(f"seq 1 250 # {unique()}")
     bad = Template().from_template("base").run_cmd("true").run_cmd("exit 3")
     for template, wanted in ((good, TemplateBuildStatus.READY), (bad, TemplateBuildStatus.ERROR)):
         info = await now(Template.build_in_background(template, unique("tpl"), tags=["one", "two"]))

@@ -119,21 +119,6 @@ REFUSED: dict[str, tuple[str, ...]] = {
             for verb in ("files", "run", "run_background", "run_status", "run_logs", "get", "delete")
         ),
     ),
-    "code interpreter: NOT_SUPPORTED in plain images": (
-        *(
-            f"{name}.{verb}"
-            for name in ("Codes", "CodesSync")
-            for verb in (
-                "create_context",
-                "get_context",
-                "list_contexts",
-                "delete_context",
-                "delete_contexts",
-                "run",
-                "interrupt",
-            )
-        ),
-    ),
 }
 
 

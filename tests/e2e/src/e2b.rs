@@ -1,6 +1,8 @@
 //! Sandboxes driven as the E2B SDKs do it: the same calls in the same order.
 
-use anyhow::{Context, Result, ensure};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::http::{Answer, Client};
@@ -8,6 +10,8 @@ use crate::sandbox::Ran;
 
 const ENVD_PORT: &str = "49983";
 const INTERPRETER_PORT: &str = "49999";
+/// Longest build.
+const BUILT_WITHIN: Duration = Duration::from_secs(300);
 /// Marks the last frame of a stream.
 const END_OF_STREAM: u8 = 2;
 
@@ -85,6 +89,25 @@ pub fn run_code(client: &mut Client, made: &Made, code: &str) -> Result<Vec<Valu
     lines.map(|line| serde_json::from_slice(line).context("an event that is no JSON")).collect()
 }
 
+/// Builds a template of this name to the end.
+pub fn build(client: &mut Client, name: &str, recipe: &Value) -> Result<()> {
+    let made = client.json("POST", "/v3/templates", Some(&json!({ "name": name })))?;
+    let id = |key: &str| made[key].as_str().with_context(|| format!("no {key} in {made}"));
+    let (template, build) = (id("templateID")?, id("buildID")?);
+    let path = format!("/v2/templates/{template}/builds/{build}");
+    client.json("POST", &path, Some(recipe))?;
+    let deadline = Instant::now() + BUILT_WITHIN;
+    loop {
+        let path = format!("/templates/{template}/builds/{build}/status?logsOffset=0");
+        let status = client.json("GET", &path, None)?;
+        match status["status"].as_str() {
+            Some("ready") => return Ok(()),
+            Some("error") => bail!("the build of {name} failed: {status}"),
+            _ => ensure!(Instant::now() < deadline, "the build takes too long: {status}"),
+        }
+    }
+}
+
 fn data(
     client: &mut Client,
     made: &Made,
@@ -144,7 +167,7 @@ fn base64(text: &str) -> Result<Vec<u8>> {
             b'0'..=b'9' => symbol - b'0' + 52,
             b'+' => 62,
             b'/' => 63,
-            other => anyhow::bail!("{other} is no base64"),
+            other => bail!("{other} is no base64"),
         };
         bits = bits << 6 | u32::from(value);
         count += 6;

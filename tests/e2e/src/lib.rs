@@ -4,7 +4,9 @@
 pub mod e2b;
 pub mod greeter;
 pub mod http;
+pub mod image;
 pub mod leftovers;
+pub mod pool;
 pub mod programs;
 pub mod sandbox;
 pub mod server;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::http::Client;
 use crate::leftovers;
-use crate::programs::Programs;
+use crate::programs::{self, Programs};
 use crate::server::Server;
 
 /// The tests' API key.
@@ -21,6 +21,8 @@ pub struct World {
     folder: TempDir,
     programs: Programs,
     config: String,
+    /// TOML of its own table.
+    interpreter: String,
 }
 
 impl World {
@@ -30,15 +32,24 @@ impl World {
             folder: tempfile::Builder::new().prefix("atoll-e2e-").tempdir()?,
             programs: Programs::from_env()?,
             config: config.to_owned(),
+            interpreter: "build = false\n".to_owned(),
         })
+    }
+
+    /// The same with the code interpreter that `cargo xtask test` has built.
+    pub fn with_interpreter(config: &str) -> Result<Self> {
+        let folder = programs::interpreter_folder()?;
+        let mut world = Self::new(config)?;
+        world.interpreter.push_str(&format!("folder = \"{}\"\n", folder.display()));
+        Ok(world)
     }
 
     /// A server on this folder.
     pub fn serve(&self) -> Result<Server> {
         let config = format!(
-            "{}\n[code_interpreter]\nbuild = false\n\
+            "{}\n[code_interpreter]\n{}\
              [[tenants]]\nname = \"tests\"\nkeys = [\"{KEY}\"]\n",
-            self.config
+            self.config, self.interpreter
         );
         Server::start(&self.programs, self.folder.path(), &config)
     }

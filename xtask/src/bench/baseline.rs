@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use atoll_e2e::image::Image;
 use serde_json::{Value, json};
 
 use crate::command::{output, program};
-use crate::image::Image;
 
 /// Name of the row that everything is compared with.
 pub(super) const TRUE_PROGRAM: &str = "fork+exec /bin/true (static)";

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 #[derive(Clone)]
 pub(super) struct Series {
     pub name: String,
+    /// Median of plain processes started in the same rounds, in milliseconds.
+    pub fork_beside: Option<f64>,
     values: Vec<Duration>,
 }
 
 impl Series {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), values: Vec::new() }
+        Self { name: name.to_owned(), fork_beside: None, values: Vec::new() }
     }
 
     /// Runs `work` and keeps how long it took.

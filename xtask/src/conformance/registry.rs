@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use atoll_e2e::http::Client;
+use atoll_e2e::image::{Image, MANIFEST, digest};
 use serde_json::json;
 
 use crate::command::program;
-use crate::image::{Image, MANIFEST, digest};
 
 /// The one user; the three constants after it are the same credential in other clothes.
 pub(super) const USER: &str = "atoll";

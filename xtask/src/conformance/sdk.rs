@@ -155,7 +155,14 @@ fn run_node(suite: &Path, environment: &[(&str, String)]) -> Result<()> {
     let mut files: Vec<PathBuf> = list(suite)?;
     files.retain(|path| path.to_string_lossy().ends_with(".test.mjs"));
     ensure!(!files.is_empty(), "there are no *.test.mjs files in {}", suite.display());
-    let options = ["--test", "--test-reporter=spec", "--test-concurrency=2", NODE_PATIENCE];
+    // A client's leftover timer must not hold the run up.
+    let options = [
+        "--test",
+        "--test-force-exit",
+        "--test-reporter=spec",
+        "--test-concurrency=2",
+        NODE_PATIENCE,
+    ];
     let mut node = program("node", options);
     node.args(&files).current_dir(suite);
     run(node.envs(environment.iter().map(|(k, v)| (k, v))))

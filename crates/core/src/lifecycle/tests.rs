@@ -1,7 +1,9 @@
 //! The product of all wishes and phases: this table is the specification.
 
+use std::time::Duration;
+
 use super::{
-    Action, Deadline, Desired, Exit, Expiry, Failure, Keep, Lifecycle, Observed, Phase, Wish,
+    Action, Aging, Deadline, Desired, Exit, Expiry, Failure, Keep, Lifecycle, Observed, Phase, Wish,
 };
 use crate::diagnostic::Diagnostic;
 use crate::time::Timestamp;
@@ -150,7 +152,7 @@ fn a_deadline_is_a_wish_made_by_the_clock() {
     let pause = Expiry::Pause(Keep::Files);
     for (then, phase) in [(Expiry::Kill, Phase::Gone), (pause, Phase::Paused)] {
         let mut life = at(Phase::Running);
-        life.set_deadline(Some(Deadline { at: NOW, then }));
+        life.set_deadline(Some(Deadline { at: NOW, then }), NOW);
         assert!(!life.tick(Timestamp::from_micros(999_999)));
         assert!(life.tick(NOW));
         assert!(!life.tick(NOW), "a deadline passes once");
@@ -213,12 +215,12 @@ fn a_pause_keeps_what_was_asked_for_last() {
         assert_eq!((life.phase(), life.keep()), (Phase::Paused, keep));
         let other = if keep == Keep::Memory { Keep::Files } else { Keep::Memory };
         // Its time is up while it is paused: how it was paused stays true.
-        life.set_deadline(Some(Deadline { at: NOW, then: Expiry::Pause(other) }));
+        life.set_deadline(Some(Deadline { at: NOW, then: Expiry::Pause(other) }), NOW);
         life.tick(NOW);
         assert_eq!(life.keep(), keep);
         life.request(Wish::Resume, NOW).unwrap();
         settle(&mut life);
-        life.set_deadline(Some(Deadline { at: NOW, then: Expiry::Pause(other) }));
+        life.set_deadline(Some(Deadline { at: NOW, then: Expiry::Pause(other) }), NOW);
         life.tick(NOW);
         assert_eq!(life.keep(), other);
     }
@@ -235,7 +237,7 @@ fn extending_never_shortens_and_never_invents_a_deadline() {
         (Some(deadline(5)), 5, Some(deadline(5))),
     ] {
         let mut life = Lifecycle::new(NOW, present);
-        life.extend(deadline(wanted));
+        life.extend(deadline(wanted), NOW);
         assert_eq!(life.deadline(), expected, "{present:?}");
     }
 }
@@ -261,7 +263,7 @@ fn waking_brings_back_the_deadline_that_put_it_to_sleep() {
     let then = Expiry::Pause(Keep::Files);
     let until = Timestamp::from_micros(9_000_000);
     let mut life = at(Phase::Running);
-    life.set_deadline(Some(Deadline { at: NOW, then }));
+    life.set_deadline(Some(Deadline { at: NOW, then }), NOW);
     life.tick(NOW);
     settle(&mut life);
     assert_eq!((life.phase(), life.deadline(), life.expiry()), (Phase::Paused, None, Some(then)));
@@ -270,4 +272,100 @@ fn waking_brings_back_the_deadline_that_put_it_to_sleep() {
     let before = life.clone();
     life.wake(Timestamp::from_micros(99_000_000), NOW).unwrap();
     assert_eq!(life, before, "who comes second changes nothing");
+}
+
+/// One that runs and would end `seconds` after `NOW`.
+fn ending_in(seconds: u64, then: Expiry) -> Lifecycle {
+    let mut life = Lifecycle::new(NOW, Some(Deadline { at: later(seconds), then }));
+    settle(&mut life);
+    life
+}
+
+fn later(seconds: u64) -> Timestamp {
+    NOW.saturating_add(Duration::from_secs(seconds))
+}
+
+#[test]
+fn a_pause_that_stops_aging_survives_the_deadline_and_the_lifetime_comes_back() {
+    let then = Expiry::Kill;
+    for until in [None, Some(Deadline { at: later(5000), then: Expiry::Kill })] {
+        let mut life = ending_in(60, then);
+        life.pause(Keep::Memory, Aging::Stops(until), NOW).unwrap();
+        assert!(!life.tick(later(61)), "it doesn't end while it is being paused");
+        settle(&mut life);
+        assert_eq!((life.phase(), life.deadline()), (Phase::Paused, until));
+        life.resume(None, later(1000)).unwrap();
+        assert_eq!(life.deadline(), Some(Deadline { at: later(1060), then }));
+    }
+}
+
+#[test]
+fn the_deadline_of_a_pause_ends_the_pause_and_can_be_moved_without_touching_the_life() {
+    let mut life = ending_in(60, Expiry::Pause(Keep::Files));
+    let kept = |seconds| Some(Deadline { at: later(seconds), then: Expiry::Kill });
+    life.pause(Keep::Memory, Aging::Stops(kept(100)), NOW).unwrap();
+    settle(&mut life);
+    life.set_deadline(kept(200), NOW);
+    assert_eq!(life.expiry(), Some(Expiry::Pause(Keep::Files)));
+    assert_eq!(life.lifetime(), Some(Duration::from_secs(60)));
+    let mut ended = life.clone();
+    assert!(ended.tick(later(200)));
+    assert_eq!(ended.desired(), Desired::Gone);
+    life.resume(None, later(150)).unwrap();
+    let then = Expiry::Pause(Keep::Files);
+    assert_eq!(life.deadline(), Some(Deadline { at: later(210), then }));
+}
+
+#[test]
+fn a_resumption_sets_the_end_it_was_asked_for_and_never_shortens_a_standing_one() {
+    let until = |seconds| Some(Deadline { at: later(seconds), then: Expiry::Kill });
+    for (aging, asked, expected) in [
+        (Aging::Stops(None), until(30), until(30)),
+        (Aging::Stops(until(900)), until(30), until(30)),
+        (Aging::GoesOn, until(30), until(60)),
+        (Aging::GoesOn, until(90), until(90)),
+        (Aging::GoesOn, None, until(60)),
+    ] {
+        let mut life = ending_in(60, Expiry::Kill);
+        life.pause(Keep::Memory, aging, NOW).unwrap();
+        settle(&mut life);
+        life.resume(asked, NOW).unwrap();
+        assert_eq!(life.deadline(), expected, "{aging:?} {asked:?}");
+    }
+}
+
+#[test]
+fn what_expired_into_a_pause_has_its_lifetime_again_after_it() {
+    let then = Expiry::Pause(Keep::Memory);
+    let mut life = ending_in(60, then);
+    assert!(life.tick(later(60)));
+    settle(&mut life);
+    assert_eq!((life.phase(), life.deadline()), (Phase::Paused, None));
+    life.request(Wish::Resume, later(100)).unwrap();
+    assert_eq!(life.deadline(), Some(Deadline { at: later(160), then }));
+    // Ended by hand at once: that is no lifetime.
+    settle(&mut life);
+    life.set_deadline(Some(Deadline { at: later(110), then }), later(110));
+    assert_eq!(life.lifetime(), Some(Duration::from_secs(60)));
+}
+
+#[test]
+fn what_has_no_end_has_none_after_a_pause_either() {
+    let mut life = at(Phase::Running);
+    let kept = Deadline { at: later(9), then: Expiry::Kill };
+    life.pause(Keep::Memory, Aging::Stops(Some(kept)), NOW).unwrap();
+    settle(&mut life);
+    life.resume(None, NOW).unwrap();
+    assert_eq!(life.deadline(), None);
+}
+
+#[test]
+fn a_pause_that_fails_gives_the_lifetime_back() {
+    let mut life = ending_in(60, Expiry::Kill);
+    life.pause(Keep::Memory, Aging::Stops(None), NOW).unwrap();
+    life.began(Action::Pause, NOW);
+    let diagnostic = Diagnostic::new("NO", "no", "wait");
+    life.failed(Action::Pause, Failure { diagnostic, transient: false }, later(5));
+    assert_eq!(life.phase(), Phase::Running);
+    assert_eq!(life.deadline(), Some(Deadline { at: later(65), then: Expiry::Kill }));
 }

@@ -86,6 +86,7 @@ impl Lifecycle {
             Action::Pause if self.desired != Desired::Gone => {
                 self.desired = Desired::Running;
                 self.succeed(Phase::Running, now, "could not be paused");
+                self.live_on(None, now);
                 self.diagnostic = Some(failure.diagnostic);
             }
             Action::Create | Action::Pause | Action::Resume | Action::Remove => {
@@ -104,6 +105,8 @@ impl Lifecycle {
             generation: self.generation,
             deadline: self.deadline,
             expiry: self.expiry,
+            lifetime: self.lifetime,
+            rests: self.rests,
             changed_at: self.changed_at,
             attempts: self.attempts,
             retry_at: self.retry_at,
@@ -122,6 +125,8 @@ impl Lifecycle {
             generation: parts.generation,
             deadline: parts.deadline,
             expiry: parts.expiry,
+            lifetime: parts.lifetime,
+            rests: parts.rests,
             changed_at: parts.changed_at,
             attempts: parts.attempts,
             retry_at: parts.retry_at,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use atoll_core::lifecycle::Failure;
 use atoll_core::{
     Action, Desired, Diagnostic, Lifecycle, Observed, Phase, Sandbox, SandboxId, Source, Timestamp,
-    Wish,
 };
 use tokio::sync::oneshot;
 
@@ -55,6 +54,7 @@ impl Actor {
     pub(super) fn advance(&mut self, id: &SandboxId) {
         let now = self.now();
         self.set_timer(id, now);
+        self.drop_vain_snapshots(id);
         let Some(record) = self.sandboxes.get_mut(id) else { return };
         let life = &record.sandbox.life;
         let key = Key::Sandbox(id.clone());
@@ -64,7 +64,7 @@ impl Actor {
             return;
         }
         if record.abandoned && record.is_alive() && !record.is_undecided() && !unsaved {
-            self.edit(id, Edit::Wish(Wish::Kill), None);
+            self.edit(id, Edit::Kill, None);
             return;
         }
         if let Some(work) = &mut record.work {

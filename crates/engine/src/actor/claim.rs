@@ -101,14 +101,15 @@ impl Actor {
         if let Some(at) = stock.timer {
             self.timers.remove(&(at, id.clone()));
         }
-        if let Some(pool) = self.pools.get_mut(pool) {
-            pool.hits += 1;
-        }
         let as_it_is = stock.sandbox.spec.fits(&sandbox.spec);
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.hits += u64::from(as_it_is);
+            pool.replaced += u64::from(!as_it_is);
+        }
         let record = Record {
             auth,
             claimed: as_it_is,
-            claimed_since: Some(since),
+            claimed_since: as_it_is.then_some(since),
             ..Record::proposed(sandbox, now, Some(reply))
         };
         self.accept(record);

@@ -4,18 +4,23 @@ use std::sync::Arc;
 
 use atoll_control::MetadataPatch;
 use atoll_core::{
-    Deadline, Desired, Error, ErrorKind, Phase, Result, Sandbox, SandboxId, SnapshotState, Source,
-    Timestamp, Wish,
+    Aging, Deadline, Desired, Error, ErrorKind, Keep, Phase, Result, Sandbox, SandboxId,
+    SnapshotState, Source, Timestamp, Wish,
 };
 
 use super::ledger::Key;
 use super::record::{Deferred, Proposal, Record, SnapshotRecord};
 use super::{Actor, Reply};
 
+/// Snapshots of one sandbox that are taken or wait to be; forks are among them.
+const SNAPSHOTS_WAITING_MAX: usize = 4;
+
 /// A change of one record.
 #[derive(Debug)]
 pub(crate) enum Edit {
-    Wish(Wish),
+    Kill,
+    Pause(Keep, Aging),
+    Resume(Option<Deadline>),
     Deadline(Option<Deadline>),
     Extend(Deadline),
     Metadata(MetadataPatch),
@@ -28,9 +33,11 @@ pub(crate) enum Edit {
 impl Edit {
     fn apply(self, sandbox: &mut Sandbox, now: Timestamp) -> Result<()> {
         match self {
-            Self::Wish(wish) => sandbox.life.request(wish, now)?,
-            Self::Deadline(deadline) => sandbox.life.set_deadline(deadline),
-            Self::Extend(deadline) => sandbox.life.extend(deadline),
+            Self::Kill => sandbox.life.request(Wish::Kill, now)?,
+            Self::Pause(keep, aging) => sandbox.life.pause(keep, aging, now)?,
+            Self::Resume(until) => sandbox.life.resume(until, now)?,
+            Self::Deadline(deadline) => sandbox.life.set_deadline(deadline, now),
+            Self::Extend(deadline) => sandbox.life.extend(deadline, now),
             Self::Metadata(patch) => {
                 for (key, value) in patch {
                     match value {
@@ -98,12 +105,25 @@ impl Actor {
 
     pub(super) fn admit_snapshot(&self, sandbox: &Sandbox) -> Result<()> {
         let max = self.config.snapshots_per_tenant_max;
+        let there = || self.snapshots.values().filter(|record| !record.gone);
+        let being_taken =
+            |record: &SnapshotRecord| record.snapshot.state == SnapshotState::Creating;
+        // What a fork keeps is nobody's once it is there, but making it costs the same.
         let counts = |record: &&SnapshotRecord| {
             let snapshot = &record.snapshot;
-            snapshot.tenant == sandbox.tenant && !snapshot.hidden && !record.gone
+            snapshot.tenant == sandbox.tenant && (!snapshot.hidden || being_taken(record))
         };
-        if self.snapshots.values().filter(counts).count() >= max {
+        if there().filter(counts).count() >= max {
             return Err(exhausted("snapshots", max));
+        }
+        let of_it = |r: &&SnapshotRecord| r.snapshot.sandbox == sandbox.id && being_taken(r);
+        if there().filter(of_it).count() >= SNAPSHOTS_WAITING_MAX {
+            let message = format!(
+                "{SNAPSHOTS_WAITING_MAX} snapshots or forks of sandbox {} are under way; try \
+                 again when one of them is done",
+                sandbox.id
+            );
+            return Err(Error::new(ErrorKind::Exhausted, message).with_reason("SNAPSHOTS_WAITING"));
         }
         Ok(())
     }

@@ -27,19 +27,29 @@ pub(super) struct Fork {
     begun: Reply<()>,
 }
 
+impl Fork {
+    /// Whoever asked for it went away.
+    pub(super) fn is_left(&self) -> bool {
+        self.begun.is_closed()
+    }
+}
+
 /// What a handle asks for.
 pub(crate) struct ForkRequest {
     pub(crate) id: SandboxId,
     pub(crate) snapshot: SnapshotId,
     pub(crate) lifetime: Option<Duration>,
+    /// Extensions that are the original's alone.
+    pub(crate) forget: Vec<String>,
     pub(crate) copies: Vec<(Seat, Reply<Arc<Sandbox>>)>,
     pub(crate) begun: Reply<()>,
 }
 
 /// The copy's own wishes: its files come from the snapshot, and a volume that was to go with the
 /// original stays for the others.
-fn spec_of_copy(spec: &SandboxSpec, snapshot: &SnapshotId) -> SandboxSpec {
+fn spec_of_copy(spec: &SandboxSpec, snapshot: &SnapshotId, forget: &[String]) -> SandboxSpec {
     let mut spec = SandboxSpec { source: Source::Snapshot(snapshot.clone()), ..spec.clone() };
+    spec.extensions.retain(|name, _| !forget.contains(name));
     for mount in &mut spec.mounts {
         if let MountSource::Volume { delete_with_sandbox, .. } = &mut mount.source {
             *delete_with_sandbox = false;
@@ -50,7 +60,7 @@ fn spec_of_copy(spec: &SandboxSpec, snapshot: &SnapshotId) -> SandboxSpec {
 
 impl Actor {
     pub(super) fn fork(&mut self, request: ForkRequest) {
-        let ForkRequest { id, snapshot, lifetime, copies, begun } = request;
+        let ForkRequest { id, snapshot, lifetime, forget, copies, begun } = request;
         let next = match self.propose_snapshot(&id, snapshot.clone(), None) {
             Ok(next) => Snapshot { hidden: true, ..next },
             Err(error) => {
@@ -63,7 +73,7 @@ impl Actor {
         };
         let fork = Fork {
             tenant: source.tenant.clone(),
-            spec: spec_of_copy(&source.spec, &snapshot),
+            spec: spec_of_copy(&source.spec, &snapshot, &forget),
             on_expiry: source.life.expiry().unwrap_or(Expiry::Kill),
             lifetime,
             copies,

@@ -11,7 +11,7 @@ use super::{Actor, Reply};
 use crate::seam::Change;
 
 /// Pools that may be declared.
-const POOLS_MAX: usize = 64;
+pub const POOLS_MAX: usize = 64;
 
 /// What the actor knows of one pool.
 #[derive(Default)]
@@ -25,6 +25,7 @@ pub(super) struct PoolRecord {
     /// Those of them that run.
     pub(super) ready: BTreeSet<SandboxId>,
     pub(super) hits: u64,
+    pub(super) replaced: u64,
     pub(super) misses: u64,
     pub(super) trouble: Option<String>,
     /// Sandboxes in a row that could not be made or kept.
@@ -115,6 +116,7 @@ impl Actor {
                 starting: record.stock.len() - record.ready.len(),
                 waiting: self.waiters.count(name),
                 hits: record.hits,
+                replaced: record.replaced,
                 misses: record.misses,
                 trouble: record.trouble.clone(),
             })

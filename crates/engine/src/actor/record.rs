@@ -23,7 +23,7 @@ pub(super) struct Record {
     /// Its creation is durable: users may see it.
     pub(super) accepted: bool,
     pub(super) work: Option<Work>,
-    /// Snapshots to take of it; they go before any other action.
+    /// Snapshots to take of it; they go before any other action but its removal.
     pub(super) snapshots: VecDeque<SnapshotId>,
     /// Never written anywhere; gone as soon as the image is here.
     pub(super) auth: Option<RegistryAuth>,
@@ -39,7 +39,7 @@ pub(super) struct Record {
     pub(super) abandoned: bool,
     /// It came from stock as it is, so that its creation takes milliseconds.
     pub(super) claimed: bool,
-    /// When the claim was made, until it runs.
+    /// When such a claim was made, until it runs.
     pub(super) claimed_since: Option<Instant>,
 }
 

@@ -1,5 +1,6 @@
 //! Snapshots: taken as work on their sandbox, removed beside it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use atoll_core::{
     Error, Phase, Result, Sandbox, SandboxId, Snapshot, SnapshotId, SnapshotState, Source,
 };
 
+use super::fork::Fork;
 use super::jobs::Done;
 use super::ledger::Key;
-use super::record::{Proposal, SnapshotRecord};
+use super::record::{Proposal, SnapshotRecord, WorkKind};
 use super::{Actor, Reply};
 use crate::seam::RuntimeError;
 
@@ -84,6 +86,28 @@ impl Actor {
         };
         self.set_snapshot_state(snapshot, state);
         self.advance(id);
+    }
+
+    /// Gives up snapshots of `id` that have not begun and that its end has overtaken, or whose
+    /// caller went away.
+    pub(super) fn drop_vain_snapshots(&mut self, id: &SandboxId) {
+        let Some(record) = self.sandboxes.get_mut(id) else { return };
+        if record.snapshots.is_empty() {
+            return;
+        }
+        let begun = match record.work.as_ref().map(|work| &work.kind) {
+            Some(WorkKind::Keep(snapshot)) => Some(snapshot.clone()),
+            Some(WorkKind::Act(_)) | None => None,
+        };
+        let ends = !record.is_alive();
+        let left = |id: &SnapshotId| self.forks.get(id).is_some_and(Fork::is_left);
+        let vain = |id: &SnapshotId| begun.as_ref() != Some(id) && (ends || left(id));
+        let (given_up, staying): (VecDeque<_>, _) = record.snapshots.drain(..).partition(vain);
+        record.snapshots = staying;
+        let why = if ends { "its sandbox was removed first" } else { "nobody waits for it" };
+        for snapshot in given_up {
+            self.set_snapshot_state(&snapshot, SnapshotState::Failed(why.to_owned()));
+        }
     }
 
     fn set_snapshot_state(&mut self, id: &SnapshotId, state: SnapshotState) {

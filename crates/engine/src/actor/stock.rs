@@ -3,16 +3,18 @@
 
 use std::time::Duration;
 
-use atoll_core::{Lifecycle, Phase, Sandbox, SandboxId, TenantId, Timestamp, Wish};
+use atoll_core::{Lifecycle, Phase, Sandbox, SandboxId, TenantId, Timestamp};
 
 use super::ledger::Key;
 use super::record::Record;
 use super::{Actor, Edit};
 use crate::ids;
 
-/// Owner of what nobody owns yet. There is no key for it, and stock is never shown anyway.
+/// Owner of what nobody owns yet. No key may be given to it, and stock is never shown anyway.
+pub const STOCK_TENANT: &str = "atollstock";
+
 pub(crate) fn stock_tenant() -> TenantId {
-    TenantId::parse("atollstock").expect("this is an id")
+    TenantId::parse(STOCK_TENANT).expect("this is an id")
 }
 
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -98,7 +100,7 @@ impl Actor {
                 let why = why.unwrap_or_else(|| "its entrypoint ended".to_owned());
                 self.stock_failed(name, &why);
             }
-            self.edit(&sandbox.id, Edit::Wish(Wish::Kill), None);
+            self.edit(&sandbox.id, Edit::Kill, None);
         }
     }
 

@@ -9,8 +9,8 @@ use atoll_control::{
     SnapshotFilter, Usage,
 };
 use atoll_core::{
-    Action, Deadline, Error, Keep, Lifecycle, Phase, Result, Sandbox, SandboxId, Snapshot,
-    SnapshotId, Source, TenantId, Wish,
+    Action, Aging, Deadline, Error, Keep, Lifecycle, Phase, Result, Sandbox, SandboxId, Snapshot,
+    SnapshotId, Source, TenantId,
 };
 use tokio::sync::oneshot;
 
@@ -73,6 +73,7 @@ impl Engine {
         id: &SandboxId,
         count: usize,
         lifetime: Option<Duration>,
+        forget: &[&str],
     ) -> Result<Vec<Result<Arc<Sandbox>>>> {
         if !self.0.runtime.capabilities().snapshot {
             return Err(Error::unsupported("sandboxes can't be forked on this machine"));
@@ -90,8 +91,11 @@ impl Engine {
             waiting.push((interest, answer));
         }
         let id = id.clone();
-        let request =
-            |begun| Request::Fork(Box::new(ForkRequest { id, snapshot, lifetime, copies, begun }));
+        let forget = forget.iter().map(|&name| name.to_owned()).collect();
+        let request = |begun| {
+            let request = ForkRequest { id, snapshot, lifetime, forget, copies, begun };
+            Request::Fork(Box::new(request))
+        };
         self.ask(request).await?;
         let mut made = Vec::new();
         for (interest, answer) in waiting {
@@ -179,19 +183,30 @@ impl Control for Engine {
         self.visible(tenant, id)
     }
 
-    async fn pause(&self, tenant: &TenantId, id: &SandboxId, keep: Keep) -> Result<Arc<Sandbox>> {
+    async fn pause(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        keep: Keep,
+        aging: Aging,
+    ) -> Result<Arc<Sandbox>> {
         if !self.0.runtime.capabilities().pause {
             return Err(Error::unsupported("sandboxes can't be paused on this machine"));
         }
-        self.edit(tenant, id, Edit::Wish(Wish::Pause(keep))).await
+        self.edit(tenant, id, Edit::Pause(keep, aging)).await
     }
 
-    async fn resume(&self, tenant: &TenantId, id: &SandboxId) -> Result<Arc<Sandbox>> {
-        self.edit(tenant, id, Edit::Wish(Wish::Resume)).await
+    async fn resume(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        until: Option<Deadline>,
+    ) -> Result<Arc<Sandbox>> {
+        self.edit(tenant, id, Edit::Resume(until)).await
     }
 
     async fn kill(&self, tenant: &TenantId, id: &SandboxId) -> Result<()> {
-        self.edit(tenant, id, Edit::Wish(Wish::Kill)).await.map(drop)
+        self.edit(tenant, id, Edit::Kill).await.map(drop)
     }
 
     async fn set_deadline(
@@ -286,8 +301,9 @@ impl Control for Engine {
         id: &SandboxId,
         count: usize,
         lifetime: Option<Duration>,
+        forget: &[&str],
     ) -> Result<Vec<Result<Arc<Sandbox>>>> {
-        self.fork_sandbox(tenant, id, count, lifetime).await
+        self.fork_sandbox(tenant, id, count, lifetime, forget).await
     }
 
     async fn delete_snapshot(&self, tenant: &TenantId, id: &SnapshotId) -> Result<()> {

@@ -9,19 +9,24 @@ use crate::actor::{Request, stock_tenant};
 use crate::ids;
 
 /// Sandboxes one pool may keep ready.
-const SIZE_MAX: usize = 500;
-const NAME_BYTES_MAX: usize = 63;
+pub const POOL_SIZE_MAX: usize = 500;
+/// Longest name of a pool; it is made of a-z, 0-9, '-', '_' and '.'.
+pub const POOL_NAME_BYTES_MAX: usize = 63;
+
+/// Whether a pool can have this name.
+pub fn is_pool_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
+    (1..=POOL_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
+}
 
 /// Refuses what a pool can't be before anything is stored.
 fn check(pool: &Pool) -> Result<()> {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
-    let fits = (1..=NAME_BYTES_MAX).contains(&pool.name.len());
-    if !(fits && pool.name.bytes().all(plain)) {
-        let problem = format!("use 1 to {NAME_BYTES_MAX} of a-z, 0-9, '-', '_' and '.'");
+    if !is_pool_name(&pool.name) {
+        let problem = format!("use 1 to {POOL_NAME_BYTES_MAX} of a-z, 0-9, '-', '_' and '.'");
         return Err(Error::invalid("name", problem));
     }
-    if pool.size > SIZE_MAX {
-        return Err(Error::invalid("size", format!("use 0 to {SIZE_MAX}")));
+    if pool.size > POOL_SIZE_MAX {
+        return Err(Error::invalid("size", format!("use 0 to {POOL_SIZE_MAX}")));
     }
     if matches!(&pool.spec.source, Source::Image(image) if image.auth.is_some()) {
         let problem = "a pool outlives the credentials it was made with; use an image that needs \

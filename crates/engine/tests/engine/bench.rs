@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_control::{Claim, Control, Create, PoolStatus, Pools};
-use atoll_core::{Keep, Observed, Phase, Sandbox, SandboxId, TenantId};
+use atoll_core::{Aging, Keep, Observed, Phase, Sandbox, SandboxId, TenantId};
 use atoll_engine::{Engine, EngineConfig};
 use atoll_runtime_sim::SimRuntime;
 use atoll_testkit::{FaultyStore, ManualClock, eventually, sample};
@@ -62,7 +62,7 @@ impl Bench {
 
     pub(crate) async fn paused(&self) -> SandboxId {
         let id = self.running().await;
-        self.engine.pause(&self.tenant, &id, Keep::Memory).await.unwrap();
+        self.engine.pause(&self.tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap();
         assert_eq!(self.at_rest(&id).await.life.phase(), Phase::Paused);
         id
     }

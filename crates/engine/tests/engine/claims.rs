@@ -49,6 +49,9 @@ async fn stock_of_another_shape_is_left_alone_unless_its_pool_is_named() {
     let hot = bench.create_from(Create { claim: named, ..other }).await;
     assert_eq!(hot.id, stock);
     bench.at_rest(&hot.id).await;
+    let status = bench.stocked("warm", 1).await;
+    assert_eq!((status.hits, status.replaced), (0, 1), "its place was taken, not what was in it");
+    assert_eq!(bench.engine.stats().claims.count, 0);
     assert_eq!(bench.engine.logs(&bench.tenant, &hot.id, 99).await.unwrap().bytes, b"mine\n");
 }
 

@@ -1,7 +1,7 @@
 //! Nothing is acknowledged before it is durable.
 
 use atoll_control::{Control, Filter, Paging};
-use atoll_core::{Desired, ErrorKind, Keep, Phase};
+use atoll_core::{Aging, Desired, ErrorKind, Keep, Phase};
 use atoll_testkit::{eventually, sample};
 
 use crate::bench::{Bench, script};
@@ -72,12 +72,13 @@ async fn a_full_disk_costs_no_sandbox_and_leaves_nothing() {
     bench.machine_holds(1).await;
     let error = bench.engine.kill(&bench.tenant, &id).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let error = bench.engine.pause(&bench.tenant, &id, Keep::Memory).await.unwrap_err();
+    let error =
+        bench.engine.pause(&bench.tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(bench.phase(&id).await, Phase::Running);
 
     bench.disk.set_full(false);
-    bench.engine.pause(&bench.tenant, &id, Keep::Memory).await.unwrap();
+    bench.engine.pause(&bench.tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap();
     bench.reaches(&id, Phase::Paused).await;
     bench.engine.kill(&bench.tenant, &id).await.unwrap();
     bench.machine_holds(0).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use atoll_control::{Control, Create};
-use atoll_core::{Deadline, ErrorKind, Expiry, Keep, Phase};
+use atoll_core::{Action, Aging, Deadline, ErrorKind, Expiry, Keep, Phase};
 use atoll_engine::Clock;
 use atoll_testkit::{eventually, sample};
 
@@ -91,4 +91,46 @@ async fn a_creation_that_takes_too_long_ends_at_the_deadline() {
     bench.clock.advance(MINUTE);
     is_gone(&bench, &id).await;
     assert_eq!(bench.machine.tally().dropped, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_paused_may_stop_aging_and_has_its_lifetime_again_afterwards() {
+    let mut bench = Bench::new().await;
+    let id = bench.create_from(for_a_minute(Expiry::Kill)).await.id.clone();
+    bench.reaches(&id, Phase::Running).await;
+    bench.machine.hold(Action::Pause);
+    bench.engine.pause(&bench.tenant, &id, Keep::Memory, Aging::Stops(None)).await.unwrap();
+    // The old deadline passes while it is being paused.
+    bench.clock.advance(MINUTE * 2);
+    tokio::time::sleep(MINUTE).await;
+    bench.machine.release();
+    bench.reaches(&id, Phase::Paused).await;
+    bench.restart().await;
+    let sandbox = bench.engine.resume(&bench.tenant, &id, None).await.unwrap();
+    let at = bench.clock.now().saturating_add(MINUTE);
+    assert_eq!(sandbox.life.deadline(), Some(Deadline { at, then: Expiry::Kill }));
+    bench.reaches(&id, Phase::Running).await;
+    bench.clock.advance(MINUTE);
+    is_gone(&bench, &id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumption_and_its_end_are_one_change() {
+    let mut bench = Bench::new().await;
+    let id = bench.create_from(for_a_minute(Expiry::Kill)).await.id.clone();
+    bench.reaches(&id, Phase::Running).await;
+    let kept = Deadline { at: bench.clock.now().saturating_add(MINUTE * 9), then: Expiry::Kill };
+    let aging = Aging::Stops(Some(kept));
+    let paused = bench.engine.pause(&bench.tenant, &id, Keep::Memory, aging).await.unwrap();
+    assert_eq!(paused.life.deadline(), Some(kept));
+    bench.reaches(&id, Phase::Paused).await;
+    bench.machine.hold(Action::Resume);
+    let until = Deadline { at: bench.clock.now().saturating_add(MINUTE * 3), then: Expiry::Kill };
+    bench.engine.resume(&bench.tenant, &id, Some(until)).await.unwrap();
+    // A crash right after the answer.
+    bench.replace_engine().await;
+    bench.machine.release();
+    bench.reaches(&id, Phase::Running).await;
+    let sandbox = bench.engine.get(&bench.tenant, &id).await.unwrap();
+    assert_eq!(sandbox.life.deadline(), Some(until));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use atoll_control::Control;
-use atoll_core::{Action, Keep, Phase};
+use atoll_core::{Action, Aging, Keep, Phase};
 use atoll_testkit::eventually;
 
 use crate::bench::{Bench, script};
@@ -77,7 +77,7 @@ async fn a_pause_that_fails_for_good_leaves_it_running() {
     let bench = Bench::new().await;
     let id = bench.running().await;
     bench.machine.fail_next(1, false);
-    bench.engine.pause(&bench.tenant, &id, Keep::Memory).await.unwrap();
+    bench.engine.pause(&bench.tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap();
     let sandbox = bench.at_rest(&id).await;
     assert_eq!(sandbox.life.phase(), Phase::Running);
     assert!(sandbox.life.diagnostic().is_some());
@@ -88,7 +88,7 @@ async fn the_failure_of_what_nobody_wants_any_more_delays_nothing() {
     let bench = Bench::new().await;
     let id = bench.running().await;
     bench.machine.hold(Action::Pause);
-    bench.engine.pause(&bench.tenant, &id, Keep::Memory).await.unwrap();
+    bench.engine.pause(&bench.tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap();
     bench.has_begun(2).await;
     bench.engine.kill(&bench.tenant, &id).await.unwrap();
     bench.machine.fail_next(1, true);
@@ -101,7 +101,7 @@ async fn an_exit_during_an_action_is_not_missed() {
     let bench = Bench::new().await;
     let id = bench.running().await;
     bench.machine.hold(Action::Pause);
-    bench.engine.pause(&bench.tenant, &id, Keep::Memory).await.unwrap();
+    bench.engine.pause(&bench.tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap();
     bench.has_begun(2).await;
     bench.machine.exit(&id, 9);
     bench.machine.release();

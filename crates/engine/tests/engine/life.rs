@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use atoll_control::{Control, Filter, Paging};
-use atoll_core::{Action, ErrorKind, Keep, Phase, TemplateOrigin};
+use atoll_core::{Action, Aging, ErrorKind, Keep, Phase, TemplateOrigin};
 use atoll_testkit::sample;
 
 use crate::bench::{Bench, PATIENCE};
@@ -29,11 +29,14 @@ async fn pausing_and_resuming_go_through_their_phases() {
     let bench = Bench::new().await;
     let id = bench.running().await;
     let (engine, tenant) = (&bench.engine, &bench.tenant);
-    assert_eq!(engine.pause(tenant, &id, Keep::Memory).await.unwrap().life.phase(), Phase::Pausing);
+    assert_eq!(
+        engine.pause(tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap().life.phase(),
+        Phase::Pausing
+    );
     assert_eq!(bench.at_rest(&id).await.life.phase(), Phase::Paused);
-    let again = engine.pause(tenant, &id, Keep::Memory).await.unwrap_err();
+    let again = engine.pause(tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Conflict);
-    assert_eq!(engine.resume(tenant, &id).await.unwrap().life.phase(), Phase::Resuming);
+    assert_eq!(engine.resume(tenant, &id, None).await.unwrap().life.phase(), Phase::Resuming);
     assert_eq!(bench.at_rest(&id).await.life.phase(), Phase::Running);
 }
 

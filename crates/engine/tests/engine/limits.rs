@@ -1,7 +1,7 @@
 //! Quotas and bounds.
 
 use atoll_control::Control;
-use atoll_core::{Action, ErrorKind, Keep, Phase};
+use atoll_core::{Action, Aging, ErrorKind, Keep, Phase};
 use atoll_engine::EngineConfig;
 use atoll_testkit::{eventually, sample};
 
@@ -53,7 +53,7 @@ async fn slow_creations_are_bounded_and_do_not_delay_pauses() {
         ids.push(bench.create().await.id.clone());
     }
     bench.has_begun(3).await;
-    bench.engine.pause(&bench.tenant, &running, Keep::Memory).await.unwrap();
+    bench.engine.pause(&bench.tenant, &running, Keep::Memory, Aging::GoesOn).await.unwrap();
     bench.reaches(&running, Phase::Paused).await;
     assert_eq!(bench.engine.stats().in_flight, 2);
     bench.machine.release();

@@ -1,7 +1,7 @@
 //! Who reaches what.
 
 use atoll_control::{Access, Control, Filter, Paging, Port, SnapshotFilter};
-use atoll_core::{Action, ErrorKind, Keep};
+use atoll_core::{Action, Aging, ErrorKind, Keep};
 use atoll_testkit::{http, sample};
 
 use crate::bench::{Bench, PATIENCE};
@@ -16,8 +16,8 @@ async fn a_tenant_never_learns_of_anothers_sandboxes() {
     let kinds = [
         engine.get(other, &id).await.err(),
         engine.wait(other, &id, PATIENCE).await.err(),
-        engine.pause(other, &id, Keep::Memory).await.err(),
-        engine.resume(other, &id).await.err(),
+        engine.pause(other, &id, Keep::Memory, Aging::GoesOn).await.err(),
+        engine.resume(other, &id, None).await.err(),
         engine.kill(other, &id).await.err(),
         engine.set_deadline(other, &id, None).await.err(),
         engine.patch_metadata(other, &id, [].into()).await.err(),

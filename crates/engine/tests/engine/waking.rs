@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use atoll_control::{Access, Control, Create, Port};
-use atoll_core::{Action, Deadline, Expiry, Keep, Phase, SandboxId};
+use atoll_core::{Action, Aging, Deadline, Expiry, Keep, Phase, SandboxId};
 use atoll_testkit::{eventually, http, sample};
 
 use crate::bench::Bench;
@@ -74,7 +74,7 @@ async fn one_that_is_being_paused_is_woken_when_it_is_paused() {
     let id = bench.create_from(waking()).await.id.clone();
     bench.reaches(&id, Phase::Running).await;
     bench.machine.hold(Action::Pause);
-    bench.engine.pause(&bench.tenant, &id, Keep::Memory).await.unwrap();
+    bench.engine.pause(&bench.tenant, &id, Keep::Memory, Aging::GoesOn).await.unwrap();
     let (engine, wanted) = (bench.engine.clone(), id.clone());
     let connect = tokio::spawn(async move { engine.check(&Access::Signed, &wanted).await });
     tokio::time::sleep(Duration::from_secs(1)).await;

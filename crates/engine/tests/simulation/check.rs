@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_control::{Control, Filter, Paging, Pool, Pools, SnapshotFilter};
-use atoll_core::{ErrorKind, Observed, Phase, Sandbox, SandboxId, SnapshotState, Source};
+use atoll_core::{Desired, ErrorKind, Observed, Phase, Sandbox, SandboxId, SnapshotState, Source};
 use atoll_engine::{Clock, Engine};
 
 use crate::model::Model;
@@ -48,6 +48,10 @@ impl World {
             let reason = sandbox.life.diagnostic().map(|diagnostic| diagnostic.reason.as_str());
             let lost = reason == Some("SANDBOX_LOST");
             assert!(!lost || model.lost.contains(&sandbox.id), "{} is not lost", sandbox.id);
+            let life = &sandbox.life;
+            let runs = (life.desired(), life.phase()) == (Desired::Running, Phase::Running);
+            let has_end = life.deadline().is_some() || life.lifetime().is_none();
+            assert!(!runs || has_end, "{} had an end and runs without one", sandbox.id);
             let told = self.machine.told(&sandbox.id).filter(|_| is_up(sandbox));
             if let Some(told) = told {
                 assert_eq!(told.spec.env, sandbox.spec.env, "{} was told another's", sandbox.id);

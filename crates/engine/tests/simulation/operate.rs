@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atoll_control::{Claim, Control, Create, Pools};
-use atoll_core::{Deadline, Desired, Expiry, Keep, Phase, SandboxId, Source, TenantId};
+use atoll_core::{Aging, Deadline, Desired, Expiry, Keep, Phase, SandboxId, Source, TenantId};
 use atoll_engine::{Clock, Engine};
 use atoll_testkit::{FaultyStore, sample};
 
@@ -166,7 +166,7 @@ impl World {
         let (engine, model) = (engine.clone(), self.model.clone());
         let clock = self.clock.clone();
         tokio::spawn(async move {
-            let outcome = engine.fork(&tenant, &id, count, lifetime).await;
+            let outcome = engine.fork(&tenant, &id, count, lifetime, &[]).await;
             let mut model = model.lock().unwrap();
             for copy in outcome.iter().flatten() {
                 match copy {
@@ -208,12 +208,23 @@ impl World {
     fn wish(&mut self, engine: &Engine, pause: bool) {
         let Some((id, tenant)) = self.victim() else { return };
         let keep = if self.random.below(2) == 0 { Keep::Memory } else { Keep::Files };
+        let at = self.clock.now().saturating_add(Duration::from_millis(self.random.below(90_000)));
+        let until = (self.random.below(3) == 0).then(|| Deadline { at, then: self.expiry() });
+        let rests = self.random.below(2) == 0;
+        let aging = if rests { Aging::Stops(until) } else { Aging::GoesOn };
+        let now = self.clock.now();
+        if let Some(known) = self.model.lock().unwrap().sandboxes.get_mut(&id) {
+            known.deadlines.extend(until.filter(|_| rests || !pause));
+            known.time_is(now);
+            // A lifetime that comes back ends at a time that nobody was told.
+            known.may_be_gone |= !known.deadlines.is_empty();
+        }
         let (engine, model) = (engine.clone(), self.model.clone());
         tokio::spawn(async move {
             let outcome = if pause {
-                engine.pause(&tenant, &id, keep).await
+                engine.pause(&tenant, &id, keep, aging).await
             } else {
-                engine.resume(&tenant, &id).await
+                engine.resume(&tenant, &id, until).await
             };
             let outcome = outcome.map(|sandbox| sandbox.life.phase());
             model.lock().unwrap().tell(format!("pause {pause} {id}: {outcome:?}"));

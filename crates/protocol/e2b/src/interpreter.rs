@@ -63,6 +63,15 @@ impl Interpreter {
         *self.home.get_or_init(look).await
     }
 
+    /// The default contexts count from the beginning; their kernels start when used.
+    async fn count_defaults(&self) -> atoll_guest::Result<()> {
+        let (languages, home) = (self.default_languages().await, self.home().await);
+        for language in languages {
+            self.guest.kernels().default_for(language, home)?;
+        }
+        Ok(())
+    }
+
     /// Those of the default contexts that this image has a kernel for.
     async fn default_languages(&self) -> Vec<&'static str> {
         let mut languages = Vec::new();

@@ -13,11 +13,15 @@ mod world;
 mod creation;
 #[path = "lifecycle_http/data.rs"]
 mod data;
+#[path = "lifecycle_http/ends.rs"]
+mod ends;
 #[path = "lifecycle_http/kruise.rs"]
 mod kruise;
 #[path = "lifecycle_http/life.rs"]
 mod life;
 #[path = "lifecycle_http/lists.rs"]
 mod lists;
+#[path = "lifecycle_http/permits.rs"]
+mod permits;
 #[path = "lifecycle_http/services.rs"]
 mod services;

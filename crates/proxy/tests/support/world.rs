@@ -12,7 +12,7 @@ use atoll_control::{
     SnapshotFilter, Usage,
 };
 use atoll_core::{
-    Deadline, Error, Keep, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId,
+    Aging, Deadline, Error, Keep, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId,
 };
 use atoll_proxy::{Credentials, Forwarding, Proxy, ProxyError, Target};
 use axum::Router;
@@ -111,10 +111,15 @@ impl Control for World {
     async fn wait(&self, _: &TenantId, _: &SandboxId, _: Duration) -> Result<Arc<Sandbox>> {
         unused()
     }
-    async fn pause(&self, _: &TenantId, _: &SandboxId, _: Keep) -> Result<Arc<Sandbox>> {
+    async fn pause(&self, _: &TenantId, _: &SandboxId, _: Keep, _: Aging) -> Result<Arc<Sandbox>> {
         unused()
     }
-    async fn resume(&self, _: &TenantId, _: &SandboxId) -> Result<Arc<Sandbox>> {
+    async fn resume(
+        &self,
+        _: &TenantId,
+        _: &SandboxId,
+        _: Option<Deadline>,
+    ) -> Result<Arc<Sandbox>> {
         unused()
     }
     async fn kill(&self, _: &TenantId, _: &SandboxId) -> Result<()> {
@@ -168,6 +173,7 @@ impl Control for World {
         _: &SandboxId,
         _: usize,
         _: Option<Duration>,
+        _: &[&str],
     ) -> Result<Vec<Result<Arc<Sandbox>>>> {
         unused()
     }

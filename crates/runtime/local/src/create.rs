@@ -171,7 +171,7 @@ impl Local {
                 pids: resources.pids,
             },
         };
-        let mounts = volumes::binds(&self.config, &self.layout, sandbox)?;
+        let mounts = volumes::binds(&self.config, &self.volumes, sandbox)?;
         Ok(Shape::of(sandbox, resources, mounts, launcher))
     }
 

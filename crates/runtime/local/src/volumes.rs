@@ -1,5 +1,6 @@
 //! Folders from outside: the host's, where the operator allows it, and named volumes.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -19,6 +20,7 @@ const TAKEN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// Refuses mounts that could never be made, before anything is stored.
 pub(crate) fn check(config: &LocalConfig, layout: &Layout, sandbox: &Sandbox) -> Result<()> {
+    let mut new = BTreeSet::new();
     for mount in &sandbox.spec.mounts {
         check_target(&mount.target)?;
         match &mount.source {
@@ -33,21 +35,24 @@ pub(crate) fn check(config: &LocalConfig, layout: &Layout, sandbox: &Sandbox) ->
                     return Err(Error::not_found(format!("volume {name}"))
                         .with_reason("VOLUME_PVC_NOT_FOUND"));
                 }
+                if !dir.is_dir() {
+                    new.insert(name);
+                }
                 let below = mount.sub_path.as_deref().unwrap_or_default();
                 check_links(&dir, Path::new(below), "VOLUME_INVALID_SUB_PATH")?;
             }
         }
     }
-    Ok(())
+    registry::check_room(layout, sandbox.tenant.as_str(), new.len())
 }
 
 /// The mounts of a sandbox; named volumes are made where they aren't there yet.
 pub(crate) fn binds(
     config: &LocalConfig,
-    layout: &Layout,
+    registry: &Registry,
     sandbox: &Sandbox,
 ) -> io::Result<Vec<Bind>> {
-    sandbox.spec.mounts.iter().map(|mount| bind(config, layout, sandbox, mount)).collect()
+    sandbox.spec.mounts.iter().map(|mount| bind(config, registry, sandbox, mount)).collect()
 }
 
 /// Makes ready for volumes, after whatever an earlier server was doing.
@@ -58,10 +63,10 @@ pub(crate) fn open(layout: &Layout) -> io::Result<Registry> {
 
 /// Removes the volumes that were to go with the sandbox. Another sandbox that has mounted one sees
 /// it become empty: whoever shares a volume must not let it go with one of its users.
-pub(crate) fn remove_owned(layout: &Layout, sandbox: &Sandbox) -> io::Result<()> {
+pub(crate) fn remove_owned(registry: &Registry, sandbox: &Sandbox) -> io::Result<()> {
     for mount in &sandbox.spec.mounts {
         if let MountSource::Volume { name, delete_with_sandbox: true, .. } = &mount.source {
-            registry::throw(layout, sandbox.tenant.as_str(), name)?;
+            registry.throw_owned(&sandbox.tenant, name)?;
         }
     }
     Ok(())
@@ -69,15 +74,14 @@ pub(crate) fn remove_owned(layout: &Layout, sandbox: &Sandbox) -> io::Result<()>
 
 fn bind(
     config: &LocalConfig,
-    layout: &Layout,
+    registry: &Registry,
     sandbox: &Sandbox,
     mount: &Mount,
 ) -> io::Result<Bind> {
     let (root, mut below) = match &mount.source {
         MountSource::Host(path) => allowed(config, Path::new(path)).map_err(io::Error::other)?,
         MountSource::Volume { name, .. } => {
-            let dir = layout.volume(sandbox.tenant.as_str(), name);
-            std::fs::create_dir_all(&dir)?;
+            let dir = registry.mounted(&sandbox.tenant, name)?;
             (dir, PathBuf::new())
         }
     };

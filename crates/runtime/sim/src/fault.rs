@@ -31,6 +31,8 @@ pub struct Tally {
     pub removed: u64,
     /// Actions begun.
     pub begun: u64,
+    /// Snapshots begun.
+    pub snapshots: u64,
     /// Actions dropped before they ended.
     pub dropped: u64,
     /// Times that an action began while another for the same sandbox was in flight.
@@ -48,6 +50,8 @@ pub(crate) struct Faults {
     pub(crate) delay: Option<(Arc<dyn Clock>, Duration)>,
     /// Actions of this kind wait while the channel says so.
     pub(crate) held: watch::Sender<Option<Action>>,
+    /// Snapshots wait while the channel says so.
+    pub(crate) snapshots_held: watch::Sender<bool>,
 }
 
 pub(crate) fn busy() -> RuntimeError {

@@ -67,9 +67,15 @@ impl SimRuntime {
         self.world().faults.held.send_replace(Some(action));
     }
 
-    /// Lets waiting actions go on.
+    /// Lets snapshots wait until [`SimRuntime::release`].
+    pub fn hold_snapshots(&self) {
+        self.world().faults.snapshots_held.send_replace(true);
+    }
+
+    /// Lets waiting actions and snapshots go on.
     pub fn release(&self) {
         self.world().faults.held.send_replace(None);
+        self.world().faults.snapshots_held.send_replace(false);
     }
 
     /// Makes a sandbox vanish as if the machine had been restarted; nobody is told.
@@ -239,6 +245,10 @@ impl Runtime for SimRuntime {
     }
 
     async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), RuntimeError> {
+        self.world().tally.snapshots += 1;
+        let mut held = self.world().faults.snapshots_held.subscribe();
+        // The sender lives as long as this runtime.
+        drop(held.wait_for(|held| !held).await);
         self.let_others_run().await;
         let mut world = self.world();
         if let Some(failure) = world.faults.next_failure() {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use atoll_core::TenantId;
+use atoll_engine::{POOL_NAME_BYTES_MAX, POOL_SIZE_MAX, POOLS_MAX, STOCK_TENANT, is_pool_name};
 
 use super::Config;
 
@@ -74,6 +75,10 @@ impl Config {
             if TenantId::parse(&tenant.name).is_err() {
                 return Err(wrong(key("name"), "use 1 to 48 of a-z and 0-9"));
             }
+            if tenant.name == STOCK_TENANT {
+                let problem = "is the one that owns warm sandboxes; choose another name";
+                return Err(wrong(key("name"), problem));
+            }
             if !names.insert(&tenant.name) {
                 return Err(wrong(key("name"), "another tenant has this name"));
             }
@@ -94,16 +99,21 @@ impl Config {
     }
 
     fn check_pools(&self) -> Result<(), ConfigError> {
+        if self.pool.len() > POOLS_MAX {
+            return Err(wrong("pool", format!("there are at most {POOLS_MAX} pools; remove some")));
+        }
         let mut names = BTreeSet::new();
         for (index, pool) in self.pool.iter().enumerate() {
             let key = |member: &str| format!("pool[{index}].{member}");
-            let is_name =
-                |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_".contains(&c);
-            if pool.name.is_empty() || pool.name.len() > 64 || !pool.name.bytes().all(is_name) {
-                return Err(wrong(key("name"), "use 1 to 64 of a-z, 0-9, - and _"));
+            if !is_pool_name(&pool.name) {
+                let problem = format!("use 1 to {POOL_NAME_BYTES_MAX} of a-z, 0-9, -, _ and .");
+                return Err(wrong(key("name"), problem));
             }
             if !names.insert(&pool.name) {
                 return Err(wrong(key("name"), "another pool has this name"));
+            }
+            if pool.size > POOL_SIZE_MAX {
+                return Err(wrong(key("size"), format!("must not be above {POOL_SIZE_MAX}")));
             }
             if pool.size > self.limits.sandboxes_per_tenant_max {
                 let problem = "must not be above limits.sandboxes_per_tenant_max";
@@ -138,7 +148,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use super::Config;
+    use super::*;
 
     #[test]
     fn an_empty_file_is_the_default() {
@@ -166,6 +176,28 @@ mod tests {
             let error = Config::parse(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text:?} said {error:?}");
         }
+    }
+
+    #[test]
+    fn what_the_engine_refuses_is_refused_here() {
+        let pool = |name: &str, size: usize| format!("[[pool]]\nname = {name:?}\nsize = {size}\n");
+        let plenty = format!("[limits]\nsandboxes_per_tenant_max = {}\n", POOL_SIZE_MAX + 1);
+        let long = "a".repeat(POOL_NAME_BYTES_MAX);
+        let many: String = (0..=POOLS_MAX).map(|number| pool(&format!("p{number}"), 0)).collect();
+        for (text, said) in [
+            (plenty.clone() + &pool("a", POOL_SIZE_MAX + 1), "pool[0].size"),
+            (pool(&format!("{long}a"), 1), "pool[0].name"),
+            (pool("a/b", 1), "pool[0].name"),
+            (many, "pool: "),
+            (
+                format!("[[tenants]]\nname = {STOCK_TENANT:?}\nkeys = [\"0123456789abcdef\"]"),
+                "tenants[0].name",
+            ),
+        ] {
+            let error = Config::parse(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text:?} said {error:?}");
+        }
+        Config::parse(&(plenty + &pool(&long, POOL_SIZE_MAX) + &pool("a.b-c_1", 0))).unwrap();
     }
 
     #[test]

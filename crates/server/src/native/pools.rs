@@ -32,6 +32,7 @@ fn shown(status: &PoolStatus) -> Value {
         "starting": status.starting,
         "waiting": status.waiting,
         "hits": status.hits,
+        "replaced": status.replaced,
         "misses": status.misses,
         "trouble": status.trouble,
     })

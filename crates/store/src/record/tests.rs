@@ -1,5 +1,7 @@
 //! What a reader says about records it can't take.
 
+use std::time::Duration;
+
 use atoll_core::{Expiry, GuestDefaults, Keep};
 
 use super::{sandbox_from_bytes, snapshot_from_bytes};
@@ -36,6 +38,7 @@ fn a_record_of_an_older_server_still_reads() {
     let sandbox = sandbox_from_bytes(bytes).unwrap();
     let pause = Expiry::Pause(Keep::Memory);
     assert_eq!((sandbox.life.keep(), sandbox.life.expiry()), (Keep::Memory, Some(pause)));
+    assert_eq!(sandbox.life.lifetime(), Some(Duration::from_micros(7)), "what was left");
     let spec = &sandbox.spec;
     assert_eq!((&spec.guest, &spec.ready, spec.wake_for), (&GuestDefaults::default(), &None, None));
     assert_eq!((&sandbox.stock_of, &spec.template), (&None, &None));

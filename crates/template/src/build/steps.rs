@@ -53,7 +53,8 @@ impl Work {
 
     async fn run(&mut self, command: &str, user: Option<&str>) -> Result<(), Failure> {
         let user = user.unwrap_or(&self.made.setting.user).to_owned();
-        let account = self.account(&user).await?;
+        let doing = format!("failed to run command '{command}': command failed: ");
+        let account = self.account(&user, &doing).await?;
         let cwd = self.made.setting.workdir.clone().unwrap_or_else(|| account.home.clone());
         let argv = [self.shell().await?, "-l", "-c", command].map(str::to_owned).to_vec();
         let command = Command {
@@ -125,7 +126,7 @@ impl Work {
             return Ok(value.to_owned());
         }
         let user = self.made.setting.user.clone();
-        let account = self.account(&user).await?;
+        let account = self.account(&user, "").await?;
         let argv = [self.shell().await?, "-l", "-c", &expand::script(value)].map(str::to_owned);
         let command = Command {
             argv: argv.to_vec(),
@@ -160,7 +161,7 @@ impl Work {
             self.changed = true;
             self.chore("allowing sudo", ALLOW_SUDO, &arguments, CHORE_TIME_MAX).await?;
         }
-        let home = self.account(name).await?.home;
+        let home = self.account(name, "").await?.home;
         let setting = &mut self.made.setting;
         (setting.user, setting.home) = (name.to_owned(), home);
         Ok(())
@@ -172,7 +173,7 @@ impl Work {
             return Ok(workdir.clone());
         }
         let user = self.made.setting.user.clone();
-        Ok(self.account(&user).await?.home)
+        Ok(self.account(&user, "").await?.home)
     }
 
     /// What a command sees.
@@ -184,8 +185,8 @@ impl Work {
         env
     }
 
-    /// The account of that name in the builder.
-    async fn account(&mut self, name: &str) -> Result<Account, Failure> {
+    /// The account of that name in the builder; `doing` begins the message when there is none.
+    async fn account(&mut self, name: &str, doing: &str) -> Result<Account, Failure> {
         let script = r#"grep "^$1:" /etc/passwd || true"#;
         let said =
             self.chore("finding the user", script, &[name.to_owned()], CHORE_TIME_MAX).await?;
@@ -197,7 +198,11 @@ impl Work {
             let home = if home.is_empty() { "/" } else { home }.to_owned();
             found.then(|| Some(Account { uid: uid.parse().ok()?, gid: gid.parse().ok()?, home }))?
         });
-        account.ok_or_else(|| self.failure(format!("user '{name}' does not exist in the image")))
+        account.ok_or_else(|| {
+            // Clients look for these words.
+            let refused = format!("{doing}unauthenticated: invalid username: '{name}'");
+            self.failure(format!("{refused}; the image has no such user"))
+        })
     }
 
     /// The program that runs commands: bash where there is one.

@@ -13,8 +13,8 @@ use atoll_control::{
 };
 use atoll_core::lifecycle::Failure;
 use atoll_core::{
-    Action, Deadline, Diagnostic, Error, ErrorKind, Keep, Lifecycle, Observed, Result, Sandbox,
-    SandboxId, Snapshot, SnapshotId, SnapshotState, Source, TenantId, Timestamp,
+    Action, Aging, Deadline, Diagnostic, Error, ErrorKind, Keep, Lifecycle, Observed, Result,
+    Sandbox, SandboxId, Snapshot, SnapshotId, SnapshotState, Source, TenantId, Timestamp,
 };
 use atoll_guest::{Guest, Options, Role};
 use hyper_util::rt::TokioIo;
@@ -290,11 +290,16 @@ impl Control for Yard {
         removed.map(drop).ok_or_else(|| Error::not_found(format_args!("snapshot {id}")))
     }
 
-    async fn pause(&self, _: &TenantId, _: &SandboxId, _: Keep) -> Result<Arc<Sandbox>> {
+    async fn pause(&self, _: &TenantId, _: &SandboxId, _: Keep, _: Aging) -> Result<Arc<Sandbox>> {
         Err(unused())
     }
 
-    async fn resume(&self, _: &TenantId, _: &SandboxId) -> Result<Arc<Sandbox>> {
+    async fn resume(
+        &self,
+        _: &TenantId,
+        _: &SandboxId,
+        _: Option<Deadline>,
+    ) -> Result<Arc<Sandbox>> {
         Err(unused())
     }
 
@@ -338,6 +343,7 @@ impl Control for Yard {
         _: &SandboxId,
         _: usize,
         _: Option<Duration>,
+        _: &[&str],
     ) -> Result<Vec<Result<Arc<Sandbox>>>> {
         Err(unused())
     }

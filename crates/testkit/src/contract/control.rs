@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use atoll_control::{Access, Control, Create, Filter, Paging, Port, SnapshotFilter};
 use atoll_core::{
-    Deadline, ErrorKind, Expiry, Keep, Phase, Sandbox, SandboxId, SnapshotState, Source, TenantId,
+    Aging, Deadline, ErrorKind, Expiry, Keep, Phase, Sandbox, SandboxId, SnapshotState, Source,
+    TenantId,
 };
 
 use crate::{eventually, http, sample};
@@ -85,13 +86,20 @@ async fn a_running_sandbox_answers(subject: &Subject<'_>) {
 
 async fn pausing_keeps_it_and_resuming_brings_it_back(subject: &Subject<'_>) {
     let (id, control, tenant) = (subject.running().await, subject.control, &subject.tenant);
-    control.pause(tenant, &id, Keep::Memory).await.expect("a running sandbox can be paused");
+    control
+        .pause(tenant, &id, Keep::Memory, Aging::GoesOn)
+        .await
+        .expect("a running sandbox can be paused");
     subject.settled(&id, Phase::Paused).await;
-    let again = control.pause(tenant, &id, Keep::Memory).await.err().map(|error| error.kind());
+    let again = control
+        .pause(tenant, &id, Keep::Memory, Aging::GoesOn)
+        .await
+        .err()
+        .map(|error| error.kind());
     assert_eq!(again, Some(ErrorKind::Conflict));
     let refused = control.connect(&Access::Signed, &id, Port::Agent).await.err();
     assert_eq!(refused.and_then(|error| error.reason()), Some("SANDBOX_PAUSED"));
-    control.resume(tenant, &id).await.expect("a paused sandbox can be resumed");
+    control.resume(tenant, &id, None).await.expect("a paused sandbox can be resumed");
     subject.settled(&id, Phase::Running).await;
     subject.kill(&id).await;
 }
@@ -100,7 +108,7 @@ async fn a_foreign_sandbox_is_not_found(subject: &Subject<'_>) {
     let (id, control, stranger) = (subject.running().await, subject.control, &subject.stranger);
     let kinds = [
         control.get(stranger, &id).await.err(),
-        control.pause(stranger, &id, Keep::Memory).await.err(),
+        control.pause(stranger, &id, Keep::Memory, Aging::GoesOn).await.err(),
         control.kill(stranger, &id).await.err(),
         control.logs(stranger, &id, 1).await.err(),
         control.usage(stranger, &id).await.err(),
@@ -131,10 +139,13 @@ async fn labels_and_deadlines_are_kept(subject: &Subject<'_>) {
 
 async fn a_pause_may_keep_files_alone(subject: &Subject<'_>) {
     let (id, control, tenant) = (subject.running().await, subject.control, &subject.tenant);
-    control.pause(tenant, &id, Keep::Files).await.expect("a running sandbox can be paused");
+    control
+        .pause(tenant, &id, Keep::Files, Aging::GoesOn)
+        .await
+        .expect("a running sandbox can be paused");
     let paused = subject.settled(&id, Phase::Paused).await;
     assert_eq!(paused.life.keep(), Keep::Files);
-    control.resume(tenant, &id).await.expect("a paused sandbox can be resumed");
+    control.resume(tenant, &id, None).await.expect("a paused sandbox can be resumed");
     subject.settled(&id, Phase::Running).await;
     let stream = control.connect(&Access::Signed, &id, Port::Agent).await.expect("it is reached");
     assert_eq!(http::get(stream, "/ping").await, 200);
@@ -158,7 +169,7 @@ async fn who_waits_for_a_sandbox_gets_one_that_runs(subject: &Subject<'_>) {
 
 async fn copies_are_made_of_a_running_sandbox(subject: &Subject<'_>) {
     let (source, control, tenant) = (subject.running().await, subject.control, &subject.tenant);
-    let copies = control.fork(tenant, &source, 2, None).await.expect("it can be copied");
+    let copies = control.fork(tenant, &source, 2, None, &[]).await.expect("it can be copied");
     let ids: Vec<_> =
         copies.into_iter().map(|copy| copy.expect("each copy is made").id.clone()).collect();
     assert!(ids.len() == 2 && ids[0] != ids[1] && !ids.contains(&source), "{ids:?}");

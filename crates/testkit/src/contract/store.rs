@@ -153,7 +153,7 @@ fn in_phase(phase: Phase) -> Sandbox {
 fn with_everything() -> Sandbox {
     let mut sandbox = sample::sandbox("everything", "t2");
     let later = NOW.saturating_add(Duration::from_secs(60));
-    sandbox.life.set_deadline(Some(Deadline { at: later, then: Expiry::Pause(Keep::Files) }));
+    sandbox.life.set_deadline(Some(Deadline { at: later, then: Expiry::Pause(Keep::Files) }), NOW);
     let spec = &mut sandbox.spec;
     spec.source = Source::Snapshot(sample::snapshot("k1", "s1", "t2").id);
     spec.entrypoint = vec!["sh".to_owned(), "-c".to_owned(), "true".to_owned()];

@@ -14,22 +14,19 @@ pub(super) async fn create(
     Body(wanted): Body<NewContext>,
 ) -> Result<Json<Context>, Failure> {
     let home = interpreter.home().await;
+    interpreter.count_defaults().await?;
     let cwd = wanted.cwd.as_deref().filter(|cwd| !cwd.is_empty()).or(home);
     let language = wanted.language.unwrap_or_default();
     let info = interpreter.guest.kernels().open(&language, cwd).await?;
     Ok(Json(info.into()))
 }
 
-/// All contexts. The default ones count from the beginning; their kernels start when used.
+/// All contexts, oldest first.
 pub(super) async fn list(
     State(interpreter): State<Interpreter>,
 ) -> Result<Json<Vec<Context>>, Failure> {
-    let (languages, home) = (interpreter.default_languages().await, interpreter.home().await);
-    let kernels = interpreter.guest.kernels();
-    for language in languages {
-        kernels.default_for(language, home)?;
-    }
-    Ok(Json(kernels.list().into_iter().map(Context::from).collect()))
+    interpreter.count_defaults().await?;
+    Ok(Json(interpreter.guest.kernels().list().into_iter().map(Context::from).collect()))
 }
 
 pub(super) async fn restart(

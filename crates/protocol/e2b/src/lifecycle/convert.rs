@@ -83,7 +83,7 @@ pub(crate) fn plan(
                        that was paused by its timeout but a kill";
         return Err(ApiError::invalid(&key, problem));
     }
-    let traffic = network::read(config, &new.network, new.secure)?;
+    let traffic = network::read(&new.network, new.secure)?;
     let mut wanted = mounts::from_wire(&new.mounts)?;
     wanted.extend(options.mounts.iter().cloned());
     mounts::check_unique(&wanted)?;
@@ -133,6 +133,13 @@ impl Plan {
         let on_expiry = self.on_timeout.expiry();
         Create { spec, lifetime: self.lifetime, on_expiry, claim }
     }
+}
+
+/// How long somebody waits for a sandbox of this `spec` who waits `wait` for one that is ready as
+/// soon as it runs.
+pub(crate) fn patience(wait: Duration, spec: &SandboxSpec) -> Duration {
+    let ready = spec.ready.as_ref().map_or(Duration::ZERO, |ready| ready.within);
+    wait.saturating_add(ready)
 }
 
 fn lifetime(

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_control::{Create, Templates as _};
-use atoll_core::{Deadline, Expiry, MountSource, Phase, Sandbox, SandboxId, SandboxSpec, TenantId};
+use atoll_core::{
+    Deadline, ErrorKind, Expiry, MountSource, Phase, Sandbox, SandboxId, SandboxSpec, TenantId,
+};
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -74,8 +76,8 @@ async fn once(
     match idempotency::find(door, tenant, key).await? {
         Some(sandbox) => {
             // It may still be starting when the server was restarted in the middle of its making.
-            let waited = door.control.wait(tenant, &sandbox.id, door.config.create_wait).await?;
-            usable(waited)
+            let patience = convert::patience(door.config.create_wait, &sandbox.spec);
+            usable(door.control.wait(tenant, &sandbox.id, patience).await?)
         }
         None => make(door, tenant, body, version, Some(key)).await,
     }
@@ -100,7 +102,7 @@ async fn make(
     }
     let reserve = plan.options.reserve_failed;
     let patience = plan.options.ready_patience.unwrap_or(door.config.create_wait);
-    let patience = patience + spec.ready.as_ref().map_or(Duration::ZERO, |ready| ready.within);
+    let patience = convert::patience(patience, &spec);
     let wanted = plan.create(spec, pool);
     let sandbox = start(door, tenant, wanted, patience, reserve).await?;
     if let Some(origin) = &sandbox.spec.template {
@@ -127,14 +129,13 @@ async fn template(
 }
 
 async fn check_volumes(door: &DoorState, tenant: &TenantId, plan: &Plan) -> Result<(), ApiError> {
-    if plan.mounts.is_empty() {
-        return Ok(());
-    }
-    let volumes = door.volumes.volumes(tenant).await?;
     for asked in &plan.mounts {
         if let MountSource::Volume { name, .. } = &asked.mount.source
-            && !volumes.iter().any(|volume| volume.name == *name)
+            && let Err(error) = door.volumes.volume_by_name(tenant, name).await
         {
+            if error.kind() != ErrorKind::NotFound {
+                return Err(error.into());
+            }
             let problem = format!("there is no volume named {name:?}; create it first");
             return Err(ApiError::invalid(&asked.field, problem));
         }
@@ -158,12 +159,21 @@ async fn start(
     let accepted = door.control.create(tenant, wanted).await.map_err(ApiError::not_accepted)?;
     let unfinished = Unfinished::new(door, tenant, &accepted.id);
     let sandbox = door.control.wait(tenant, &accepted.id, patience).await?;
-    unfinished.finish();
-    let made = usable(sandbox);
-    if made.is_err() {
-        keep_failed(door, tenant, &accepted.id, reserve).await;
+    match sandbox.life.phase() {
+        Phase::Failed | Phase::Ended => {
+            unfinished.finish();
+            keep_failed(door, tenant, &accepted.id, reserve).await;
+        }
+        // Nothing failed yet that could be looked at, and nobody would know of it later.
+        Phase::Queued | Phase::Starting => drop(unfinished),
+        Phase::Running
+        | Phase::Pausing
+        | Phase::Paused
+        | Phase::Resuming
+        | Phase::Stopping
+        | Phase::Gone => unfinished.finish(),
     }
-    made
+    usable(sandbox)
 }
 
 /// A sandbox that a client can use, or why it can't.
@@ -181,13 +191,15 @@ pub(super) fn usable(sandbox: Arc<Sandbox>) -> Result<Arc<Sandbox>, ApiError> {
     }
 }
 
-/// Lets a sandbox that could not be started stay as long as its caller wants. The caller is told
+/// Lets a sandbox that could not be started stay as long as its caller wants and any may. The caller is told
 /// of the failed start, so a failure here is only logged.
 async fn keep_failed(door: &DoorState, tenant: &TenantId, id: &SandboxId, reserve: Reserve) {
-    let until = match reserve {
-        Reserve::Never | Reserve::Forever => None,
-        Reserve::For(duration) => Some((door.now)().saturating_add(duration)),
+    let longest = (!door.config.allow_no_expiry).then_some(door.config.timeout_max);
+    let kept = match reserve {
+        Reserve::Never | Reserve::Forever => longest,
+        Reserve::For(duration) => Some(longest.map_or(duration, |longest| duration.min(longest))),
     };
+    let until = kept.map(|duration| (door.now)().saturating_add(duration));
     let deadline = until.map(|at| Deadline { at, then: Expiry::Kill });
     if let Err(error) = door.control.set_deadline(tenant, id, deadline).await {
         tracing::warn!(sandbox = %id, %error, "a sandbox that did not start can't be kept");
@@ -212,7 +224,7 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         let Some((door, tenant, id)) = self.0.take() else { return };
         tokio::spawn(async move {
-            tracing::info!(sandbox = %id, "its caller went away before it was ready");
+            tracing::info!(sandbox = %id, "nobody waits for it any more, and it is not ready");
             if let Err(error) = door.control.kill(&tenant, &id).await {
                 tracing::warn!(sandbox = %id, %error, "an abandoned sandbox can't be removed");
             }

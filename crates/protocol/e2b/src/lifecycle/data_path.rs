@@ -60,8 +60,7 @@ pub async fn layer(State(door): State<DoorState>, request: Request, next: Next) 
 
 /// A link to a file that says no sandbox: the one whose token made the signature is meant.
 async fn signed_file(door: &DoorState, request: Request) -> Result<Response, Refusal> {
-    let link = permit::SignedLink::read(request.method(), request.uri())
-        .ok_or(Refusal::Unauthorized("missing signature query parameter"))?;
+    let link = permit::SignedLink::read(request.method(), request.uri())?;
     let found = {
         let _turn = door.turns.searches().acquire().await;
         door.directory.search(|sandbox| link.is_signed_with(&sandbox.access_token)).await
@@ -108,6 +107,10 @@ async fn carry(
         return Err(no_sandbox());
     }
     clean(&mut request, &sandbox);
+    if permit.signed {
+        // It names a user, but the link's holder is the one that was signed.
+        request.headers_mut().remove(header::AUTHORIZATION);
+    }
     if let Some(host) = marks.mask_host.filter(|_| port_of(entry.port) != Port::Agent) {
         let host = host.replace("${PORT}", &entry.port.to_string());
         if let Ok(value) = HeaderValue::try_from(host) {

@@ -12,8 +12,13 @@ use atoll_core::{Phase, Sandbox, SandboxId, TenantId};
 
 /// Owners remembered; when there are more, all are looked up anew.
 const OWNERS_MAX: usize = 16 * 1024;
-/// Sandboxes looked at in one search, over all tenants.
+/// Sandboxes looked at in one search; all tenants have equal shares of it, so that none can hide
+/// another's behind its own.
 const SEARCHED_MAX: usize = 16 * 1024;
+/// The least share.
+const SHARE_MIN: usize = 64;
+/// A search lets other work go on after so many.
+const SEARCHED_AT_ONCE: usize = 256;
 
 /// Finds sandboxes of any tenant. Cheap to clone.
 #[derive(Clone)]
@@ -43,20 +48,29 @@ impl Directory {
         None
     }
 
-    /// The first running or paused sandbox that `fits`, among a bounded number of the newest.
+    /// The first running or paused sandbox that `fits`, among a bounded number of the newest of
+    /// each tenant.
     pub(crate) async fn search(
         &self,
         fits: impl Fn(&Sandbox) -> bool + Send,
     ) -> Option<Arc<Sandbox>> {
         let phases = vec![Phase::Running, Phase::Pausing, Phase::Paused, Phase::Resuming];
         let filter = Filter { phases, ..Filter::default() };
-        let mut left = SEARCHED_MAX;
+        let take = share(self.tenants.len());
+        let mut searched = 0;
         for tenant in self.tenants.iter() {
-            let paging = Paging { skip: 0, take: left };
-            let Ok(page) = self.control.list(tenant, &filter, paging).await else { continue };
-            left = left.saturating_sub(page.items.len());
-            if let Some(found) = page.items.into_iter().find(|sandbox| fits(sandbox)) {
-                return Some(found);
+            let Ok(page) = self.control.list(tenant, &filter, Paging { skip: 0, take }).await
+            else {
+                continue;
+            };
+            for sandbox in page.items {
+                if fits(&sandbox) {
+                    return Some(sandbox);
+                }
+                searched += 1;
+                if searched % SEARCHED_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
             }
         }
         None
@@ -72,5 +86,53 @@ impl Directory {
             owners.clear();
         }
         owners.insert(id.clone(), tenant.clone());
+    }
+}
+
+/// How many sandboxes of one tenant a search looks at.
+fn share(tenants: usize) -> usize {
+    (SEARCHED_MAX / tenants.max(1)).max(SHARE_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use atoll_engine::{Engine, EngineConfig};
+    use atoll_runtime_sim::SimRuntime;
+    use atoll_testkit::{FaultyStore, ManualClock, sample};
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_search_gives_way_and_still_finds_everybody_s() {
+        let store = FaultyStore::new();
+        let clock = ManualClock::new(sample::NOW);
+        let engine = Engine::start(EngineConfig::default(), SimRuntime::new(), store, clock);
+        let engine = engine.await.unwrap();
+        let (alice, bob) = (sample::tenant("alice"), sample::tenant("bob"));
+        let make = async |tenant: &TenantId| {
+            let patience = Duration::from_secs(10);
+            engine.create_and_wait(tenant, sample::create(), patience).await.unwrap()
+        };
+        let wanted = make(&bob).await;
+        let tenants = Arc::new(vec![alice.clone(), bob]);
+        let directory = Directory::new(Arc::new(engine.clone()), tenants);
+        let fits = |sandbox: &Sandbox| sandbox.id == wanted.id;
+        make(&alice).await;
+        let found = directory.search(fits).now_or_never().expect("few are looked at in one go");
+        assert_eq!(found.unwrap().id, wanted.id);
+        for _ in 0..SEARCHED_AT_ONCE {
+            make(&alice).await;
+        }
+        assert!(directory.search(fits).now_or_never().is_none(), "many are not");
+        assert_eq!(directory.search(fits).await.unwrap().id, wanted.id);
+    }
+
+    #[test]
+    fn every_tenant_has_a_share_of_a_search() {
+        assert_eq!([0, 1, 2].map(share), [SEARCHED_MAX, SEARCHED_MAX, SEARCHED_MAX / 2]);
+        assert_eq!(share(usize::MAX), SHARE_MIN);
     }
 }

@@ -128,12 +128,16 @@ impl From<Error> for ApiError {
             ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let code = match error.reason() {
-            Some("NO_STOCK" | "NO_POOL") => Some("sandbox_capacity_unavailable"),
-            Some("TEMPLATE_BUILDING") => Some("template_building"),
-            Some(_) | None => None,
-        };
-        Self { error_code: code, ..Self::new(status, error.message()) }
+        let answer = Self::new(status, error.message());
+        match error.reason() {
+            // For SDKs 429 is a limit of the caller's, 503 a busy server; and this one has waited
+            // for stock already, so that trying again at once is of no use.
+            Some("NO_STOCK") => Self { status: StatusCode::SERVICE_UNAVAILABLE, ..answer }
+                .with_code("sandbox_capacity_unavailable")
+                .not_again(),
+            Some("TEMPLATE_BUILDING") => answer.with_code("template_building"),
+            Some(_) | None => answer,
+        }
     }
 }
 

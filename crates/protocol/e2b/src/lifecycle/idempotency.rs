@@ -94,12 +94,11 @@ pub(crate) async fn find(
     let marked = |sandbox: &Arc<Sandbox>| {
         Marks::of(sandbox).idempotency.filter(|(text, _)| *text == key.text)
     };
-    let found = all.items.into_iter().filter_map(|sandbox| {
+    let found = all.items.into_iter().find_map(|sandbox| {
         let (_, body) = marked(&sandbox)?;
         Some((sandbox, body))
     });
-    // A fork has the marks of its source, and is younger.
-    match found.min_by_key(|(sandbox, _)| sandbox.created_at) {
+    match found {
         None => Ok(None),
         Some((sandbox, body)) if body == key.body => Ok(Some(sandbox)),
         Some(_) => Err(ApiError::new(

@@ -14,6 +14,9 @@ const KEEP_PAUSED: &str = "e2b.keep-paused-seconds";
 const IDEMPOTENCY_KEY: &str = "e2b.idempotency-key";
 const IDEMPOTENCY_BODY: &str = "e2b.idempotency-body";
 
+/// Marks that belong to one creation: a copy must not answer to its original's key.
+pub(crate) const OF_ONE_CREATION: [&str; 2] = [IDEMPOTENCY_KEY, IDEMPOTENCY_BODY];
+
 /// What happens when a sandbox's time is up; remembered, because an expiry clears the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnTimeout {
@@ -49,7 +52,8 @@ pub(crate) struct Marks {
     pub(crate) on_timeout: Option<OnTimeout>,
     /// The in-sandbox API asks for its token; only clients of old may choose otherwise.
     pub(crate) secure: bool,
-    /// Its ports are open to anybody who knows its id.
+    /// Its ports are open to anybody who knows its id. Only this door's contract promises that;
+    /// who made a sandbox through another door, or builds a template in it, never said so.
     pub(crate) public_traffic: bool,
     /// It was cut off by this list of addresses.
     pub(crate) deny_out: Vec<String>,
@@ -90,7 +94,8 @@ impl Marks {
         Self {
             on_timeout,
             secure: kept.get(SECURE).is_none_or(|text| text != "false"),
-            public_traffic: kept.get(PUBLIC_TRAFFIC).is_none_or(|text| text != "false"),
+            public_traffic: on_timeout.is_some()
+                && kept.get(PUBLIC_TRAFFIC).is_none_or(|text| text != "false"),
             deny_out: kept.get(DENY_OUT).map(|list| split(list)).unwrap_or_default(),
             mask_host: text(MASK_HOST),
             keep_paused: seconds.map(Duration::from_secs),
@@ -134,7 +139,9 @@ fn split(list: &str) -> Vec<String> {
 
 /// What happens when this sandbox's time is up.
 pub(crate) fn on_timeout(sandbox: &Sandbox) -> OnTimeout {
-    let standing = sandbox.life.deadline().map(|deadline| deadline.then);
+    let life = &sandbox.life;
+    // The deadline of a paused sandbox may be how long its pause is kept.
+    let standing = life.expiry().filter(|_| life.lifetime().is_some());
     Marks::of(sandbox).on_timeout.unwrap_or(match standing {
         Some(Expiry::Pause(keep)) => OnTimeout::Pause(keep),
         Some(Expiry::Kill) => OnTimeout::Kill,

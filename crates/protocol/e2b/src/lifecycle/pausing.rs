@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_control::{Access, Port};
-use atoll_core::{Deadline, ErrorKind, Expiry, Keep, Phase, Sandbox, SandboxId, TenantId};
+use atoll_core::{Aging, Deadline, ErrorKind, Expiry, Keep, Phase, Sandbox, SandboxId, TenantId};
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -44,30 +44,17 @@ pub(super) async fn pause(
         check_guest(&door, &tenant, &sandbox).await?;
     }
     let keep = if wanted.memory { Keep::Memory } else { Keep::Files };
-    to_the_end(async move { paused(&door, &tenant, &id, keep, kept).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// Pauses it, and lets it stay as long as `kept` says, or its own mark.
-async fn paused(
-    door: &DoorState,
-    tenant: &TenantId,
-    id: &SandboxId,
-    keep: Keep,
-    kept: Option<Option<Duration>>,
-) -> Answer<()> {
-    door.control.pause(tenant, id, keep).await?;
-    let sandbox = door.control.wait(tenant, id, door.config.create_wait).await?;
+    // What is paused doesn't age: it stays until it is resumed or killed, or as long as was said.
+    let kept = kept.unwrap_or(Marks::of(&sandbox).keep_paused);
+    let until = kept.map(|duration| (door.now)().saturating_add(duration));
+    let aging = Aging::Stops(until.map(|at| Deadline { at, then: Expiry::Kill }));
+    door.control.pause(&tenant, &id, keep, aging).await?;
+    let sandbox = door.control.wait(&tenant, &id, door.config.create_wait).await?;
     if sandbox.life.phase() != Phase::Paused {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         return Err(ApiError::not_done(&sandbox, status, "paused").not_again());
     }
-    // What is paused doesn't age: it stays until it is resumed or killed.
-    let kept = kept.unwrap_or(Marks::of(&sandbox).keep_paused);
-    let until = kept.map(|duration| (door.now)().saturating_add(duration));
-    let deadline = until.map(|at| Deadline { at, then: Expiry::Kill });
-    door.control.set_deadline(tenant, id, deadline).await?;
-    Ok(())
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn check_guest(door: &DoorState, tenant: &TenantId, sandbox: &Sandbox) -> Answer<()> {
@@ -163,31 +150,10 @@ fn answer(
     (status, Json(render::sandbox(sandbox, domain.as_deref()))).into_response()
 }
 
-/// Does `work` to its end, also when the client goes away: what is half done here would be a
-/// sandbox that never ends, or one that ends while it is paused.
-async fn to_the_end<T: Send + 'static>(
-    work: impl Future<Output = Answer<T>> + Send + 'static,
-) -> Answer<T> {
-    tokio::spawn(work).await.unwrap_or_else(|_| {
-        let message = "the server made a mistake with this request; its log says more";
-        Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message))
-    })
-}
-
-async fn connect_for(
-    door: &DoorState,
-    tenant: &TenantId,
-    id: &SandboxId,
-    lifetime: Duration,
-    memory: Option<bool>,
-) -> Answer<(Arc<Sandbox>, bool)> {
-    let (door, tenant, id) = (door.clone(), tenant.clone(), id.clone());
-    to_the_end(async move { connected(&door, &tenant, &id, lifetime, memory).await }).await
-}
-
 /// The sandbox, running and with at least `lifetime` to live, and whether it was paused before.
-/// Others may change it at the same time, so this looks again after every step.
-async fn connected(
+/// Others may change it at the same time, so this looks again after every step; each step leaves a
+/// sandbox that is paused or has an end, so that the client may go away between any two.
+async fn connect_for(
     door: &DoorState,
     tenant: &TenantId,
     id: &SandboxId,
@@ -204,13 +170,9 @@ async fn connected(
             }
             Phase::Paused => {
                 resumed = true;
-                wake(door, tenant, &sandbox).await?;
+                wake(door, tenant, &sandbox, lifetime).await?;
                 if memory == Some(false) && sandbox.life.keep() == Keep::Memory {
-                    if let Err(error) = forget_memory(door, tenant, id).await {
-                        // It goes on with its memory, and must not go on for ever.
-                        prolong(door, tenant, &sandbox, lifetime).await?;
-                        return Err(error);
-                    }
+                    forget_memory(door, tenant, id).await?;
                     continue;
                 }
             }
@@ -228,12 +190,23 @@ async fn connected(
     Err(ApiError::conflict(format!("sandbox {id} keeps changing its state; try again")))
 }
 
-async fn wake(door: &DoorState, tenant: &TenantId, sandbox: &Sandbox) -> Answer<()> {
-    // A deadline of a paused sandbox is how long its pause is kept, not how long it lives.
-    if sandbox.life.deadline().is_some() && Marks::of(sandbox).on_timeout.is_some() {
-        door.control.set_deadline(tenant, &sandbox.id, None).await?;
+/// What was made without an end keeps none, unless it was given one later.
+fn has_end(sandbox: &Sandbox) -> bool {
+    let life = &sandbox.life;
+    match Marks::of(sandbox).on_timeout {
+        Some(OnTimeout::Kill | OnTimeout::Pause(_)) => true,
+        Some(OnTimeout::Never) | None => life.lifetime().is_some(),
     }
-    match door.control.resume(tenant, &sandbox.id).await {
+}
+
+async fn wake(
+    door: &DoorState,
+    tenant: &TenantId,
+    sandbox: &Sandbox,
+    lifetime: Duration,
+) -> Answer<()> {
+    let until = has_end(sandbox).then(|| deadline(door, sandbox, lifetime));
+    match door.control.resume(tenant, &sandbox.id, until).await {
         Ok(_) => Ok(()),
         // Somebody else has begun just now.
         Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
@@ -246,7 +219,7 @@ async fn wake(door: &DoorState, tenant: &TenantId, sandbox: &Sandbox) -> Answer<
 async fn forget_memory(door: &DoorState, tenant: &TenantId, id: &SandboxId) -> Answer<()> {
     let patience = door.config.create_wait;
     door.control.wait(tenant, id, patience).await?;
-    door.control.pause(tenant, id, Keep::Files).await?;
+    door.control.pause(tenant, id, Keep::Files, Aging::Stops(None)).await?;
     let sandbox = door.control.wait(tenant, id, patience).await?;
     if sandbox.life.phase() == Phase::Paused {
         return Ok(());
@@ -255,27 +228,23 @@ async fn forget_memory(door: &DoorState, tenant: &TenantId, id: &SandboxId) -> A
     Err(ApiError::not_done(&sandbox, status, "started anew").not_again())
 }
 
-/// Never shortens a life. A pause took the deadline away, so that after one it is set anew.
+/// Never shortens a life.
 async fn prolong(
     door: &DoorState,
     tenant: &TenantId,
     sandbox: &Arc<Sandbox>,
     lifetime: Duration,
 ) -> Answer<Arc<Sandbox>> {
-    let later = deadline(door, sandbox, lifetime);
-    match Marks::of(sandbox).on_timeout {
-        Some(OnTimeout::Kill | OnTimeout::Pause(_)) => {
-            let _turn = door.turns.deadlines().lock().await;
-            let sandbox = door.control.get(tenant, &sandbox.id).await?;
-            Ok(match sandbox.life.deadline() {
-                Some(_) => door.control.extend(tenant, &sandbox.id, later).await?,
-                None => door.control.set_deadline(tenant, &sandbox.id, Some(later)).await?,
-            })
-        }
-        // What was made without an end keeps none.
-        Some(OnTimeout::Never) | None => Ok(match sandbox.life.deadline() {
-            Some(_) => door.control.extend(tenant, &sandbox.id, later).await?,
-            None => sandbox.clone(),
-        }),
+    if !has_end(sandbox) {
+        return Ok(sandbox.clone());
     }
+    let later = deadline(door, sandbox, lifetime);
+    let _turn = door.turns.deadlines().lock().await;
+    let sandbox = door.control.get(tenant, &sandbox.id).await?;
+    Ok(match sandbox.life.deadline() {
+        None if sandbox.life.phase() == Phase::Running => {
+            door.control.set_deadline(tenant, &sandbox.id, Some(later)).await?
+        }
+        _ => door.control.extend(tenant, &sandbox.id, later).await?,
+    })
 }

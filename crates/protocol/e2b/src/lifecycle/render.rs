@@ -127,7 +127,8 @@ pub(crate) fn detail(
     if marks.secure {
         put("envdAccessToken", sandbox.access_token.as_str().into());
     }
-    put("allowInternetAccess", (sandbox.spec.network == Network::Internet).into());
+    let reaches_internet = config.internet && sandbox.spec.network == Network::Internet;
+    put("allowInternetAccess", reaches_internet.into());
     put("domain", domain.into());
     let mut network = json!({"allowPublicTraffic": marks.public_traffic});
     if let Some(host) = &marks.mask_host {

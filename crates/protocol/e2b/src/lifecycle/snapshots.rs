@@ -20,6 +20,7 @@ use super::error::ApiError;
 use super::extract::{Body, PathSandbox, sandbox_id};
 use super::form::Query;
 use super::list::{NEXT_TOKEN, limit, token};
+use super::marks::OF_ONE_CREATION;
 use super::sandboxes::find;
 use super::state::DoorState;
 use super::wire::{Continue, NewSnapshot};
@@ -137,7 +138,9 @@ fn info(tenant: &TenantId, snapshot: &Snapshot, is_newest: bool) -> Value {
     });
     let by_id = format!("{}:default", snapshot.id);
     let id = full.clone().filter(|_| is_newest).unwrap_or(by_id);
-    let names: Vec<String> = full.into_iter().collect();
+    // The id carries the tag, names are without.
+    let tagless = |full: String| full.split(':').next().unwrap_or_default().to_owned();
+    let names: Vec<String> = full.into_iter().map(tagless).collect();
     json!({"snapshotID": id, "names": names})
 }
 
@@ -211,7 +214,7 @@ pub(super) async fn fork(
         return Err(ApiError::conflict(message));
     }
     let count = usize::try_from(count).unwrap_or(1);
-    let made = door.control.fork(&tenant, &id, count, Some(lifetime)).await?;
+    let made = door.control.fork(&tenant, &id, count, Some(lifetime), &OF_ONE_CREATION).await?;
     let domain = render::domain(&door.config, &headers);
     // All are guarded before any is waited for: a client that leaves leaves none behind.
     let guarded = made
@@ -219,7 +222,8 @@ pub(super) async fn fork(
         .map(|made| made.map(|sandbox| (Unfinished::new(&door, &tenant, &sandbox.id), sandbox)));
     let waiting = guarded.collect::<Vec<_>>().into_iter().map(|made| async {
         let (unfinished, sandbox) = made?;
-        let waited = door.control.wait(&tenant, &sandbox.id, door.config.create_wait).await?;
+        let patience = convert::patience(door.config.create_wait, &sandbox.spec);
+        let waited = door.control.wait(&tenant, &sandbox.id, patience).await?;
         let sandbox = usable(waited)?;
         unfinished.finish();
         Ok::<_, ApiError>(render::sandbox(&sandbox, domain.as_deref()))

@@ -71,6 +71,14 @@ fn every_kind_of_error_has_a_status_that_the_contract_knows() {
         let error = ApiError::from(Error::new(kind, "said"));
         assert_eq!(error.body(), json!({"code": status, "message": "said"}));
     }
+    let no_stock = Error::new(ErrorKind::Exhausted, "said").with_reason("NO_STOCK");
+    let capacity = "sandbox_capacity_unavailable";
+    assert_eq!(
+        ApiError::from(no_stock).body(),
+        json!({"code": 503, "message": "said", "error_code": capacity})
+    );
+    let no_pool = Error::new(ErrorKind::NotFound, "said").with_reason("NO_POOL");
+    assert_eq!(ApiError::from(no_pool).body(), json!({"code": 404, "message": "said"}));
     let volume = Error::not_found("x").with_reason("VOLUME_PVC_NOT_FOUND");
     assert_eq!(ApiError::not_accepted(volume).status().as_u16(), 400);
 }
@@ -186,7 +194,8 @@ fn marks_are_read_back_as_they_were_written() {
         assert_eq!(Marks::of(&sandbox(kept)), marks);
     }
     let foreign = Marks::of(&sandbox(spec()));
-    assert_eq!((foreign.on_timeout, foreign.public_traffic), (None, true));
+    assert_eq!((foreign.on_timeout, foreign.secure), (None, true));
+    assert!(!foreign.public_traffic, "its maker never opened its ports");
 }
 
 #[test]

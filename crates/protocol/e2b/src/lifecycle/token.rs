@@ -8,6 +8,10 @@ use sha2::{Digest, Sha256};
 const TRAFFIC_LABEL: &str = "atoll e2b traffic token v1";
 /// Size of a block of SHA-256, to which HMAC pads its key.
 const BLOCK_BYTES: usize = 64;
+const SIGNATURE_PREFIX: &str = "v1_";
+/// Size of a signature, and of the same in base64.
+const SIGNATURE_BYTES: usize = 32;
+const SIGNATURE_CHARS: usize = 43;
 
 /// The token that opens the ports of a sandbox without public traffic. It can be made from the
 /// access token at any time, and tells nothing about it.
@@ -17,8 +21,9 @@ pub(crate) fn traffic(access_token: &str) -> String {
 }
 
 /// Takes as long for a wrong token as for the right one.
-pub(crate) fn same(given: &str, right: &str) -> bool {
-    let pairs = given.bytes().zip(right.bytes());
+pub(crate) fn same(given: impl AsRef<[u8]>, right: impl AsRef<[u8]>) -> bool {
+    let (given, right) = (given.as_ref(), right.as_ref());
+    let pairs = given.iter().zip(right);
     given.len() == right.len() && pairs.fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
 }
 
@@ -36,17 +41,44 @@ pub(crate) struct SignedFile<'a> {
 }
 
 impl SignedFile<'_> {
-    /// The signature that the holder of `access_token` makes.
-    pub(crate) fn signature(&self, access_token: &str) -> String {
+    /// With what comes before the token hashed already, for many tokens to be tried.
+    pub(crate) fn begin(&self) -> Begun {
         let mut hash = Sha256::new();
-        for part in [self.path, ":", self.operation, ":", self.user, ":", access_token] {
+        for part in [self.path, ":", self.operation, ":", self.user, ":"] {
             hash.update(part);
         }
-        if let Some(expiration) = self.expiration {
-            hash.update(":");
-            hash.update(expiration);
+        let end = self.expiration.map(|expiration| format!(":{expiration}"));
+        Begun { hash, end: end.unwrap_or_default() }
+    }
+}
+
+/// A signed link, but for the token.
+#[derive(Clone, Debug)]
+pub(crate) struct Begun {
+    hash: Sha256,
+    end: String,
+}
+
+impl Begun {
+    /// Whether the holder of `access_token` makes this signature.
+    pub(crate) fn is_signed_with(&self, access_token: &str, signature: &Signature) -> bool {
+        let hash = self.hash.clone().chain_update(access_token).chain_update(&self.end);
+        same(hash.finalize(), signature.0)
+    }
+}
+
+/// What proves that a link was made by somebody who has a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Signature([u8; SIGNATURE_BYTES]);
+
+impl Signature {
+    /// Reads `v1_` and 43 characters of base64; nothing else is one.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let encoded = text.strip_prefix(SIGNATURE_PREFIX)?;
+        if encoded.len() != SIGNATURE_CHARS {
+            return None;
         }
-        format!("v1_{}", STANDARD_NO_PAD.encode(hash.finalize()))
+        STANDARD_NO_PAD.decode(encoded).ok()?.try_into().ok().map(Self)
     }
 }
 
@@ -92,17 +124,29 @@ mod tests {
     fn a_signature_covers_everything_it_names() {
         let file =
             SignedFile { path: "/a b", operation: "read", user: "user", expiration: Some("9") };
-        let expected = Sha256::digest("/a b:read:user:tok:9");
-        let signed = file.signature("tok");
-        assert_eq!(signed, format!("v1_{}", STANDARD_NO_PAD.encode(expected)));
+        let expected = STANDARD_NO_PAD.encode(Sha256::digest("/a b:read:user:tok:9"));
+        let signed = Signature::parse(&format!("v1_{expected}")).unwrap();
+        assert!(file.begin().is_signed_with("tok", &signed));
         for other in [
             SignedFile { path: "/a", ..file },
             SignedFile { operation: "write", ..file },
             SignedFile { user: "", ..file },
             SignedFile { expiration: None, ..file },
         ] {
-            assert_ne!(other.signature("tok"), signed, "{other:?}");
+            assert!(!other.begin().is_signed_with("tok", &signed), "{other:?}");
         }
-        assert_ne!(file.signature("other"), signed);
+        assert!(!file.begin().is_signed_with("other", &signed));
+    }
+
+    #[test]
+    fn a_signature_has_one_form() {
+        let right = format!("v1_{}", STANDARD_NO_PAD.encode([7; 32]));
+        assert_eq!(Signature::parse(&right), Some(Signature([7; 32])));
+        let short = &right[..right.len() - 1];
+        let (long, padded) = (format!("{right}A"), format!("{right}="));
+        let (other, strange) = (right.replace("v1_", "v2_"), format!("{short}!"));
+        for wrong in ["", "v1_", short, &long, &padded, &other, &strange, &right[3..]] {
+            assert_eq!(Signature::parse(wrong), None, "{wrong}");
+        }
     }
 }

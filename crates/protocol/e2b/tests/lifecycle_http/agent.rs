@@ -10,7 +10,7 @@ use atoll_control::{
     SnapshotFilter, Usage,
 };
 use atoll_core::{
-    Deadline, Error, Keep, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId,
+    Aging, Deadline, Error, Keep, Result, Sandbox, SandboxId, Snapshot, SnapshotId, TenantId,
 };
 use atoll_engine::Engine;
 use axum::extract::Request;
@@ -113,12 +113,23 @@ impl Control for Inside {
         self.engine.wait(t, id, p).await
     }
 
-    async fn pause(&self, t: &TenantId, id: &SandboxId, keep: Keep) -> Result<Arc<Sandbox>> {
-        self.engine.pause(t, id, keep).await
+    async fn pause(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        keep: Keep,
+        aging: Aging,
+    ) -> Result<Arc<Sandbox>> {
+        self.engine.pause(tenant, id, keep, aging).await
     }
 
-    async fn resume(&self, tenant: &TenantId, id: &SandboxId) -> Result<Arc<Sandbox>> {
-        self.engine.resume(tenant, id).await
+    async fn resume(
+        &self,
+        tenant: &TenantId,
+        id: &SandboxId,
+        until: Option<Deadline>,
+    ) -> Result<Arc<Sandbox>> {
+        self.engine.resume(tenant, id, until).await
     }
 
     async fn kill(&self, tenant: &TenantId, id: &SandboxId) -> Result<()> {
@@ -190,8 +201,9 @@ impl Control for Inside {
         id: &SandboxId,
         count: usize,
         lifetime: Option<Duration>,
+        forget: &[&str],
     ) -> Result<Vec<Result<Arc<Sandbox>>>> {
-        self.engine.fork(tenant, id, count, lifetime).await
+        self.engine.fork(tenant, id, count, lifetime, forget).await
     }
 
     async fn delete_snapshot(&self, tenant: &TenantId, id: &SnapshotId) -> Result<()> {

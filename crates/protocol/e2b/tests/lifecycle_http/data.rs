@@ -13,16 +13,20 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::agent::{SERVICE_PORT, SOCKET_PORT};
 use crate::world::{World, new_sandbox, plain};
 
-const ENVD: u16 = 49983;
+pub(crate) const ENVD: u16 = 49983;
 
-struct Box {
-    id: String,
-    token: String,
-    traffic: String,
+pub(crate) struct Box {
+    pub(crate) id: String,
+    pub(crate) token: String,
+    pub(crate) traffic: String,
 }
 
-async fn boxed(world: &World, members: Value) -> Box {
-    let made = world.create(members).await;
+pub(crate) async fn boxed(world: &World, members: Value) -> Box {
+    told(&world.create(members).await)
+}
+
+/// What an answer tells about a sandbox.
+pub(crate) fn told(made: &Value) -> Box {
     let text = |name: &str| made[name].as_str().unwrap_or_default().to_owned();
     Box {
         id: text("sandboxID"),
@@ -31,7 +35,8 @@ async fn boxed(world: &World, members: Value) -> Box {
     }
 }
 
-fn signature(raw: &str) -> String {
+/// As links carry it.
+pub(crate) fn signature(raw: &str) -> String {
     let digest = STANDARD_NO_PAD.encode(Sha256::digest(raw));
     format!("v1_{}", digest.replace('+', "%2B").replace('/', "%2F"))
 }
@@ -65,8 +70,6 @@ async fn the_agent_is_reached_with_the_sandbox_s_token_only() {
     let execd = world.reach((&sandbox.id, 44772), "GET", "/ping", &[auth]).await.expect(200);
     assert_eq!(execd["path"], "/ping");
     world.reach((&sandbox.id, 44772), "POST", "/atoll/configure", &[auth]).await.error(404);
-    let code = world.reach((&sandbox.id, 49999), "POST", "/execute", &[]).await.expect(200);
-    assert_eq!(code["path"], "/code-interpreter/execute");
 }
 
 #[tokio::test]
@@ -140,11 +143,11 @@ async fn traffic_that_is_not_public_needs_its_own_token() {
     assert!(!sandbox.traffic.is_empty() && sandbox.traffic != sandbox.token);
     for port in [SERVICE_PORT, 49999] {
         let at = (sandbox.id.as_str(), port);
-        world.reach(at, "GET", "/", &[]).await.error(403);
+        world.reach(at, "GET", "/contexts", &[]).await.error(403);
         let access = [("e2b-traffic-access-token", sandbox.token.as_str())];
-        world.reach(at, "GET", "/", &access).await.error(403);
+        world.reach(at, "GET", "/contexts", &access).await.error(403);
         let traffic = [("e2b-traffic-access-token", sandbox.traffic.as_str())];
-        let told = world.reach(at, "GET", "/", &traffic).await.expect(200);
+        let told = world.reach(at, "GET", "/contexts", &traffic).await.expect(200);
         assert!(told["headers"]["e2b-traffic-access-token"].is_null());
         let host = if port == 49999 { "localhost" } else { "app.local:8080" };
         assert_eq!(told["headers"]["host"], host);

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use atoll_testkit::eventually;
+use atoll_control::{Control as _, Create, Filter, Paging};
+use atoll_core::{Action, ReadyCheck};
+use atoll_e2b::lifecycle::DoorConfig;
+use atoll_testkit::{eventually, sample};
 use serde_json::{Value, json};
 
 use crate::world::{ALICE, BOB, World, new_sandbox, request, seconds};
@@ -129,6 +132,31 @@ async fn a_pause_happens_once_and_says_what_it_keeps() {
     assert_eq!(shown["state"], "running", "it was started anew from its files");
     world.ask("DELETE", &format!("/sandboxes/{id}"), Value::Null).await.expect(204);
     world.ask("POST", &pause, Value::Null).await.error(404);
+}
+
+#[tokio::test]
+async fn copies_are_given_the_time_that_their_check_may_take() {
+    let config = DoorConfig { create_wait: Duration::ZERO, ..DoorConfig::default() };
+    let (world, alice) = (World::with(config).await, sample::tenant("alice"));
+    let (every, within) = (Duration::from_secs(1), Duration::from_secs(60));
+    let mut spec = sample::spec("base");
+    spec.ready = Some(ReadyCheck { command: "true".into(), every, within });
+    let source = world.engine.create_and_wait(&alice, Create::new(spec), within).await.unwrap();
+    world.sim.hold(Action::Create);
+    let path = format!("/sandboxes/{}/fork", source.id);
+    let forking = world.ask("POST", &path, Value::Null);
+    let releasing = async {
+        let (filter, paging) = (Filter::default(), Paging { skip: 0, take: 10 });
+        eventually("the copy is being made", async || {
+            let page = world.engine.list(&alice, &filter, paging).await.unwrap();
+            (page.total == 2).then_some(())
+        })
+        .await;
+        world.sim.release();
+    };
+    let (made, ()) = tokio::join!(forking, releasing);
+    let made = made.expect(201);
+    assert!(made[0]["sandbox"]["sandboxID"].is_string(), "{made}");
 }
 
 #[tokio::test]

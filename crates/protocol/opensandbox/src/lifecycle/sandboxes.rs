@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use atoll_control::{Filter, Page, Paging};
-use atoll_core::{Deadline, Keep, Phase, Result as CoreResult, Sandbox, Source, TenantId};
+use atoll_core::{Aging, Deadline, Keep, Phase, Result as CoreResult, Sandbox, Source, TenantId};
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
@@ -134,7 +134,7 @@ pub(super) async fn pause(
     Extension(tenant): Extension<TenantId>,
     PathSandbox(id): PathSandbox,
 ) -> Answer<StatusCode> {
-    sort(Doing::Pause, door.control.pause(&tenant, &id, Keep::Memory).await)?;
+    sort(Doing::Pause, door.control.pause(&tenant, &id, Keep::Memory, Aging::GoesOn).await)?;
     let waited = door.control.wait(&tenant, &id, door.config.create_wait).await;
     let sandbox = sort(Doing::Pause, waited)?;
     let given_up = sandbox.life.phase() == Phase::Running && sandbox.life.diagnostic().is_some();
@@ -151,7 +151,7 @@ pub(super) async fn resume(
     Extension(tenant): Extension<TenantId>,
     PathSandbox(id): PathSandbox,
 ) -> Answer<StatusCode> {
-    sort(Doing::Resume, door.control.resume(&tenant, &id).await)?;
+    sort(Doing::Resume, door.control.resume(&tenant, &id, None).await)?;
     let waited = door.control.wait(&tenant, &id, door.config.create_wait).await;
     let sandbox = sort(Doing::Resume, waited)?;
     if sandbox.life.phase() == Phase::Failed && !has_run(&sandbox) {

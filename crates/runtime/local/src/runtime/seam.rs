@@ -93,7 +93,7 @@ impl Runtime for LocalRuntime {
                 let _alone = local.lock(&sandbox.id).await;
                 local.tear_down(id).await?;
                 locked(&local.locks).remove(id);
-                volumes::remove_owned(&local.layout, sandbox).map_err(|error| {
+                volumes::remove_owned(&local.volumes, sandbox).map_err(|error| {
                     RuntimeError::transient(
                         "REMOVE_FAILED",
                         &error.to_string(),

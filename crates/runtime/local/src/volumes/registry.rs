@@ -20,15 +20,17 @@ use crate::plan::{self, Plan};
 use crate::random;
 use crate::trash::Trash;
 
-/// Volumes of one tenant beyond which no more are made by name.
+/// Volumes of one tenant beyond which no more are made, by name or by mounting.
 const VOLUMES_MAX: usize = 1000;
-/// Volumes of one listing; sandboxes may have made more than can be made by name.
+/// Volumes of one listing; earlier servers let sandboxes make any number.
 const LISTED_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 63;
 /// Every user of a sandbox may write: commands run as an ordinary one by default, and nobody but
 /// the tenant's own sandboxes sees the volume.
 const ROOT_MODE: u32 = 0o777;
 const TOKEN_BYTES: usize = 32;
+/// Begins the name of a record that is being written; no volume's name begins with a dot.
+const DRAFT: &str = ".draft";
 
 /// The volumes of a data folder.
 pub(crate) struct Registry {
@@ -48,7 +50,7 @@ struct Place {
 }
 
 /// What the folder itself doesn't tell.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Record {
     id: String,
     token: String,
@@ -61,6 +63,7 @@ impl Registry {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&records)?;
         let mut index = HashMap::new();
         for tenant in names_in(&records) {
+            clear_drafts(&records.join(&tenant));
             for name in names_in(&records.join(&tenant)) {
                 let place = Place { tenant: tenant.clone(), name };
                 if let Ok(record) = read_json::<Record>(&record_file(layout, &place)) {
@@ -75,14 +78,12 @@ impl Registry {
     /// Makes a volume.
     pub(crate) fn create(&self, tenant: &TenantId, name: &str) -> Result<Volume> {
         check_name(name)?;
-        let mut index = self.index();
         let place = Place { tenant: tenant.as_str().to_owned(), name: name.to_owned() };
+        let card = Card::write(&self.layout, &place).map_err(failed("recording a volume"))?;
+        let mut index = self.index();
+        check_room(&self.layout, &place.tenant, 1)?;
         let dir = self.layout.volume(&place.tenant, name);
         let parent = dir.parent().unwrap_or(&dir);
-        if names_in(parent).len() >= VOLUMES_MAX {
-            let message = format!("volumes: the limit of {VOLUMES_MAX} is reached; remove some");
-            return Err(Error::new(ErrorKind::Exhausted, message).with_reason("TOO_MANY_VOLUMES"));
-        }
         let made = std::fs::create_dir_all(parent).and_then(|()| std::fs::create_dir(&dir));
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -93,26 +94,57 @@ impl Registry {
         }
         let mode = std::fs::Permissions::from_mode(ROOT_MODE);
         std::fs::set_permissions(&dir, mode).map_err(failed("making a volume"))?;
-        self.enrol(&mut index, place)
+        let record = card.lay(&record_file(&self.layout, &place));
+        let record = record.map_err(failed("recording a volume"))?;
+        index.insert(record.id.clone(), place.clone());
+        Ok(record.volume(place.name))
+    }
+
+    /// The folder of a volume that is being mounted, made when it isn't there.
+    pub(super) fn mounted(&self, tenant: &TenantId, name: &str) -> io::Result<PathBuf> {
+        let dir = self.layout.volume(tenant.as_str(), name);
+        if !dir.is_dir() {
+            let _alone = self.index();
+            if !dir.is_dir() {
+                check_room(&self.layout, tenant.as_str(), 1)
+                    .map_err(|error| io::Error::new(io::ErrorKind::QuotaExceeded, error))?;
+                std::fs::create_dir_all(&dir)?;
+            }
+        }
+        Ok(dir)
     }
 
     /// A tenant's volumes, by name.
     pub(crate) fn list(&self, tenant: &TenantId) -> Result<Vec<Volume>> {
-        let mut index = self.index();
         let folder = self.layout.volumes().join(tenant.as_str());
         let mut names = names_in(&folder);
         names.sort();
         names.truncate(LISTED_MAX);
-        names
-            .into_iter()
-            .map(|name| {
-                let place = Place { tenant: tenant.as_str().to_owned(), name };
-                match self.recorded(&place) {
-                    Some(volume) => Ok(volume),
-                    None => self.enrol(&mut index, place),
-                }
-            })
-            .collect()
+        // One that goes meanwhile is not listed.
+        names.iter().filter_map(|name| self.known(tenant, name).transpose()).collect()
+    }
+
+    /// One volume by name.
+    pub(crate) fn named(&self, tenant: &TenantId, name: &str) -> Result<Volume> {
+        let missing = || Error::not_found(format!("volume {name:.64}"));
+        // As listings have them: no path, and nothing hidden.
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            return Err(missing());
+        }
+        self.known(tenant, name)?.ok_or_else(missing)
+    }
+
+    /// A volume that is there, enrolled if it wasn't yet. Files are read and written without the
+    /// lock, so that a long list holds nobody up.
+    fn known(&self, tenant: &TenantId, name: &str) -> Result<Option<Volume>> {
+        let place = Place { tenant: tenant.as_str().to_owned(), name: name.to_owned() };
+        if !self.layout.volume(&place.tenant, name).is_dir() {
+            return Ok(None);
+        }
+        match self.recorded(&place) {
+            Some(volume) => Ok(Some(volume)),
+            None => self.enrol(place).map_err(failed("recording a volume")),
+        }
     }
 
     /// One volume by id; `None` as tenant for whoever has its token.
@@ -130,15 +162,23 @@ impl Registry {
     /// Removes a volume that no sandbox mounts. Blocks; the caller holds the gate alone.
     pub(crate) fn remove(&self, tenant: &TenantId, id: &str) -> Result<()> {
         let (volume, dir) = self.find(Some(tenant), id)?;
-        let mut index = self.index();
         if let Some(sandbox) = self.user_of(&dir) {
             let name = volume.name;
             let message =
                 format!("volume {name} is mounted by sandbox {sandbox}: remove that first");
             return Err(Error::conflict(message).with_reason("VOLUME_IN_USE"));
         }
+        let mut index = self.index();
         throw(&self.layout, tenant.as_str(), &volume.name).map_err(failed("removing a volume"))?;
         index.remove(id);
+        Ok(())
+    }
+
+    /// Removes a volume that goes with its sandbox; it may be gone already.
+    pub(super) fn throw_owned(&self, tenant: &TenantId, name: &str) -> io::Result<()> {
+        let mut index = self.index();
+        throw(&self.layout, tenant.as_str(), name)?;
+        index.retain(|_, place| place.tenant != tenant.as_str() || place.name != name);
         Ok(())
     }
 
@@ -150,19 +190,26 @@ impl Registry {
         })
     }
 
-    /// Gives a volume its id and token.
-    fn enrol(&self, index: &mut HashMap<String, Place>, place: Place) -> Result<Volume> {
-        let record = random::uuid()
-            .and_then(|id| Ok(Record { id, token: random::hex(TOKEN_BYTES)? }))
-            .and_then(|record| write_record(&record_file(&self.layout, &place), record));
-        let Record { id, token } = record.map_err(failed("recording a volume"))?;
-        index.insert(id.clone(), place.clone());
-        Ok(Volume { id, name: place.name, token })
+    /// Gives a volume its id and token; none if it has gone.
+    fn enrol(&self, place: Place) -> io::Result<Option<Volume>> {
+        let card = Card::write(&self.layout, &place)?;
+        let mut index = self.index();
+        // Under the lock nothing is removed, so that no record outlives its volume.
+        if !self.layout.volume(&place.tenant, &place.name).is_dir() {
+            return Ok(None);
+        }
+        if let Some(volume) = self.recorded(&place) {
+            // Somebody else was faster.
+            return Ok(Some(volume));
+        }
+        let record = card.lay(&record_file(&self.layout, &place))?;
+        index.insert(record.id.clone(), place.clone());
+        Ok(Some(record.volume(place.name)))
     }
 
     fn recorded(&self, place: &Place) -> Option<Volume> {
-        let Record { id, token } = read_json(&record_file(&self.layout, place)).ok()?;
-        Some(Volume { id, name: place.name.clone(), token })
+        let record: Record = read_json(&record_file(&self.layout, place)).ok()?;
+        Some(record.volume(place.name.clone()))
     }
 
     fn index(&self) -> MutexGuard<'_, HashMap<String, Place>> {
@@ -195,19 +242,63 @@ fn record_file(layout: &Layout, place: &Place) -> PathBuf {
     layout.volume_records().join(&place.tenant).join(&place.name)
 }
 
-/// Writes a record in one step; nobody but root may read it.
-fn write_record(file: &Path, record: Record) -> io::Result<Record> {
-    let parent = file.parent().unwrap_or(file);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-    // No volume's name begins with a dot.
-    let draft = parent.join(".draft");
-    let mut opened = std::fs::File::options();
-    opened.write(true).create(true).truncate(true).mode(0o600);
-    let mut written = opened.open(&draft)?;
-    written.write_all(&serde_json::to_vec(&record)?)?;
-    written.sync_all()?;
-    std::fs::rename(&draft, file)?;
-    Ok(record)
+/// Refuses `more` volumes than a tenant may have; none is always fine.
+pub(super) fn check_room(layout: &Layout, tenant: &str, more: usize) -> Result<()> {
+    if more == 0 || names_in(&layout.volumes().join(tenant)).len() + more <= VOLUMES_MAX {
+        return Ok(());
+    }
+    let message = format!("volumes: the limit of {VOLUMES_MAX} is reached; remove some");
+    Err(Error::new(ErrorKind::Exhausted, message).with_reason("TOO_MANY_VOLUMES"))
+}
+
+impl Record {
+    fn volume(self, name: String) -> Volume {
+        Volume { id: self.id, name, token: self.token }
+    }
+}
+
+/// A record that is on disk and counts for nothing yet; nobody but root may read it.
+struct Card {
+    draft: PathBuf,
+    record: Record,
+}
+
+impl Card {
+    /// Writes it beside its place, which takes as long as the disk takes.
+    fn write(layout: &Layout, place: &Place) -> io::Result<Self> {
+        let parent = layout.volume_records().join(&place.tenant);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&parent)?;
+        let record = Record { id: random::uuid()?, token: random::hex(TOKEN_BYTES)? };
+        let draft = parent.join(format!("{DRAFT}{}", record.id));
+        let mut opened = std::fs::File::options();
+        let mut file = opened.write(true).create_new(true).mode(0o600).open(&draft)?;
+        let card = Self { draft, record };
+        file.write_all(&serde_json::to_vec(&card.record)?)?;
+        file.sync_all()?;
+        Ok(card)
+    }
+
+    /// Puts it in its place in one step.
+    fn lay(self, file: &Path) -> io::Result<Record> {
+        std::fs::rename(&self.draft, file)?;
+        Ok(self.record.clone())
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        // One that was laid isn't there any more; what stays goes at the next start.
+        std::fs::remove_file(&self.draft).ok();
+    }
+}
+
+/// Removes what a server that crashed was writing.
+fn clear_drafts(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(DRAFT.as_bytes()) {
+            std::fs::remove_file(entry.path()).ok();
+        }
+    }
 }
 
 /// Names of the folders and files in `dir`, without hidden ones.
@@ -229,32 +320,4 @@ fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_is_used_again_is_another_volume() {
-        let folder = tempfile::tempdir().unwrap();
-        let layout = Layout::new(folder.path());
-        std::fs::create_dir_all(layout.trash()).unwrap();
-        let (tenant, other) = (TenantId::parse("a").unwrap(), TenantId::parse("b").unwrap());
-        let registry = Registry::open(&layout).unwrap();
-        // A sandbox that mounts a name makes the folder and nothing else.
-        std::fs::create_dir_all(layout.volume("a", "data.v1")).unwrap();
-        let first = registry.list(&tenant).unwrap().remove(0);
-        assert_eq!(first.name, "data.v1");
-        let record = layout.volume_records().join("a/data.v1");
-        assert_eq!(std::fs::metadata(record).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(registry.find(Some(&other), &first.id).is_err());
-        // One that takes its volume with it leaves no record.
-        throw(&layout, "a", "data.v1").unwrap();
-        assert!(registry.find(Some(&tenant), &first.id).is_err());
-        std::fs::create_dir_all(layout.volume("a", "data.v1")).unwrap();
-        let second = registry.list(&tenant).unwrap().remove(0);
-        assert!(second.id != first.id && second.token != first.token);
-        // Another server finds the same.
-        let registry = Registry::open(&layout).unwrap();
-        assert_eq!(registry.find(None, &second.id).unwrap().0, second);
-        assert!(registry.find(None, &first.id).is_err());
-    }
-}
+mod tests;

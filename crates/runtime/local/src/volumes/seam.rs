@@ -36,6 +36,11 @@ impl Volumes for LocalRuntime {
             .await
     }
 
+    async fn volume_by_name(&self, tenant: &TenantId, name: &str) -> Result<Volume> {
+        let (tenant, name) = (tenant.clone(), name.to_owned());
+        self.blocking(move |local| local.volumes.named(&tenant, &name)).await
+    }
+
     async fn remove_volume(&self, tenant: &TenantId, id: &str) -> Result<()> {
         let (tenant, id) = (tenant.clone(), id.to_owned());
         let _alone = self.0.volumes.gate.write().await;

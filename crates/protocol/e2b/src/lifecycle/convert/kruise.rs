@@ -97,7 +97,8 @@ fn read(options: &mut Options, name: &str, value: &str) -> Result<(), ApiError> 
         "wait-ready-timeout-seconds" => options.ready_patience = Some(patience(name, value)?),
         "create-on-no-stock" => options.create_on_no_stock = Some(flag(name, value)?),
         "never-timeout" => options.never_timeout = flag(name, value)?,
-        // There is nothing to skip: the agent inside needs no initialisation.
+        // There is nothing to skip: the agent inside needs no initialisation. The sandbox has a
+        // token and asks for it all the same; where the original skips, nobody sets one.
         "skip-init-runtime" => drop(flag(name, value)?),
         "image" => options.image = Some(image(value)?),
         "cpu-request" => options.cpu.request_millis = Some(cpu_millis(name, value)?),

@@ -21,11 +21,7 @@ pub(super) struct Traffic {
 }
 
 /// Reads the settings of a new sandbox.
-pub(super) fn read(
-    config: &DoorConfig,
-    wire: &wire::Network,
-    secure: bool,
-) -> Result<Traffic, ApiError> {
+pub(super) fn read(wire: &wire::Network, secure: bool) -> Result<Traffic, ApiError> {
     let open = reaches_internet(wire, "network.")?;
     if let Some(host) = wire.mask_host.as_deref() {
         let fits = |b: u8| b.is_ascii_alphanumeric() || b".-_:[]${}".contains(&b);
@@ -39,7 +35,8 @@ pub(super) fn read(
         let problem = "false can't be combined with secure: false";
         return Err(ApiError::invalid("network.allowPublicTraffic", problem));
     }
-    let network = if open && config.internet { Network::Internet } else { Network::Isolated };
+    // What was asked for, whether or not there is an uplink: stock of pools is asked for alike.
+    let network = if open { Network::Internet } else { Network::Isolated };
     Ok(Traffic { network, public, mask_host: wire.mask_host.clone() })
 }
 
@@ -52,10 +49,10 @@ pub(crate) fn check_update(
     let open = reaches_internet(wire, "")?;
     let same = match present {
         Network::Internet => open,
-        // Without an uplink everything is isolated, whatever was asked for.
-        Network::Isolated => !open || !config.internet,
+        Network::Isolated => !open,
     };
-    if same {
+    // Without an uplink everything is isolated, whatever was asked for.
+    if same || !config.internet {
         return Ok(());
     }
     let (now, asked) = if open { ("has no", "give it any") } else { ("has", "take it away") };

@@ -60,8 +60,9 @@ impl Refusal {
             }
             Self::Unauthorized(message) => (StatusCode::UNAUTHORIZED, json!({"message": message})),
             Self::NotPublic(id) => {
-                let message = "This sandbox takes no public traffic: send its trafficAccessToken \
-                               in the header e2b-traffic-access-token";
+                let message = "This sandbox takes no public traffic: send its trafficAccessToken, \
+                               which creating it and connecting to it tell, in the header \
+                               e2b-traffic-access-token";
                 (StatusCode::FORBIDDEN, json!({"sandboxId": id, "message": message}))
             }
             Self::Internal => {
