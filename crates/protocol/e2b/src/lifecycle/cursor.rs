@@ -1,10 +1,14 @@
 //! Places in long lists: opaque to clients, stable while items come and go.
 
 use atoll_core::Timestamp;
+use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::error::ApiError;
+
+/// Where a page says how to get the next one.
+pub(crate) const NEXT_TOKEN: &str = "x-next-token";
 
 /// The last item of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,9 +20,14 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         let order = if self.oldest_first { "asc" } else { "desc" };
         URL_SAFE_NO_PAD.encode(format!("{}__{}__{order}", self.at.as_micros(), self.id))
+    }
+
+    /// The cursor as a header's value.
+    pub(crate) fn token(&self) -> HeaderValue {
+        HeaderValue::try_from(self.text()).expect("base64 is a header value")
     }
 
     /// Reads a cursor of a list in this order.
@@ -41,6 +50,23 @@ impl Cursor {
         let newest_first = (self.at, id).cmp(&(at, self.id.as_str()));
         if self.oldest_first { newest_first.is_lt() } else { newest_first.is_gt() }
     }
+}
+
+/// Cuts a page off what stands after the place that was asked for; the headers say where the next
+/// page begins, if there is one.
+pub(crate) fn page<T>(
+    mut items: Vec<T>,
+    limit: usize,
+    place: impl Fn(&T) -> Cursor,
+) -> (Vec<T>, HeaderMap) {
+    let mut headers = HeaderMap::new();
+    if items.len() > limit {
+        items.truncate(limit);
+        if let Some(last) = items.last() {
+            headers.insert(NEXT_TOKEN, place(last).token());
+        }
+    }
+    (items, headers)
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use atoll_core::{Phase, Sandbox, TenantId};
 use atoll_template::BUILDER_LABEL;
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use super::cursor::Cursor;
+use super::cursor::{self, Cursor};
 use super::error::ApiError;
 use super::form::{self, Query};
 use super::state::DoorState;
@@ -21,7 +21,6 @@ use super::{render, time};
 /// Sandboxes of one tenant that are looked at.
 const SEARCHED_MAX: usize = 100_000;
 const PAGE_MAX: i64 = 100;
-pub(super) const NEXT_TOKEN: &str = "x-next-token";
 const TOTAL_RUNNING: &str = "x-total-running";
 
 /// `GET /v2/sandboxes`.
@@ -39,18 +38,13 @@ pub(super) async fn list(
     let after = |sandbox: &&Arc<Sandbox>| {
         cursor.as_ref().is_none_or(|place| place.is_before(sandbox.created_at, sandbox.id.as_str()))
     };
-    let mut rest = found.iter().filter(after);
-    let page: Vec<_> = rest.by_ref().take(limit).collect();
-    let mut headers = HeaderMap::new();
+    let rest = found.iter().filter(after).collect();
+    let (page, mut headers) = cursor::page(rest, limit, |sandbox: &&Arc<Sandbox>| Cursor {
+        at: sandbox.created_at,
+        id: sandbox.id.as_str().to_owned(),
+        oldest_first: filter.oldest_first,
+    });
     headers.insert(TOTAL_RUNNING, HeaderValue::from(running));
-    if let (Some(_), Some(last)) = (rest.next(), page.last()) {
-        let place = Cursor {
-            at: last.created_at,
-            id: last.id.as_str().to_owned(),
-            oldest_first: filter.oldest_first,
-        };
-        headers.insert(NEXT_TOKEN, token(&place));
-    }
     Ok((headers, Json(shown(&door, page))).into_response())
 }
 
@@ -64,11 +58,6 @@ pub(super) async fn list_v1(
     let filter = Filter { phases: vec![Phase::Running], metadata, ..Filter::default() };
     let found = sorted(&door, &tenant, &filter).await?;
     Ok(Json(shown(&door, found.iter().collect())))
-}
-
-/// A place in a list as a header's value.
-pub(super) fn token(place: &Cursor) -> HeaderValue {
-    HeaderValue::try_from(place.text()).expect("base64 is a header value")
 }
 
 /// `limit` of a query.

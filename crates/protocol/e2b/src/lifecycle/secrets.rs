@@ -4,15 +4,15 @@ use atoll_core::TenantId;
 use atoll_vault::{Secret, SecretValue};
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::cursor::Cursor;
+use super::cursor::{self, Cursor};
 use super::error::ApiError;
 use super::extract::{Body, PathName};
 use super::form::Query;
-use super::list::{NEXT_TOKEN, limit, token};
+use super::list::limit;
 use super::read::Object;
 use super::state::DoorState;
 use super::time;
@@ -42,17 +42,11 @@ pub(super) async fn list(
     let mut secrets = door.secrets.list(&tenant).await;
     secrets.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
     secrets.retain(|s| cursor.as_ref().is_none_or(|place| place.is_before(s.created_at, &s.id)));
-    let mut headers = HeaderMap::new();
-    if secrets.len() > limit {
-        secrets.truncate(limit);
-        if let Some(last) = secrets.last() {
-            let id = last.id.clone();
-            headers.insert(
-                NEXT_TOKEN,
-                token(&Cursor { at: last.created_at, id, oldest_first: false }),
-            );
-        }
-    }
+    let (secrets, headers) = cursor::page(secrets, limit, |secret: &Secret| Cursor {
+        at: secret.created_at,
+        id: secret.id.clone(),
+        oldest_first: false,
+    });
     let items: Value = secrets.iter().map(shown).collect();
     Ok((headers, Json(items)).into_response())
 }

@@ -15,11 +15,11 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::create::{Unfinished, usable};
-use super::cursor::Cursor;
+use super::cursor::{self, Cursor};
 use super::error::ApiError;
 use super::extract::{Body, PathSandbox, sandbox_id};
 use super::form::Query;
-use super::list::{NEXT_TOKEN, limit, token};
+use super::list::limit;
 use super::marks::OF_ONE_CREATION;
 use super::sandboxes::find;
 use super::state::DoorState;
@@ -175,15 +175,11 @@ pub(super) async fn list(
             shown.push((snapshot, info(&tenant, snapshot, is_newest)));
         }
     }
-    let mut headers = HeaderMap::new();
-    if shown.len() > limit {
-        shown.truncate(limit);
-        if let Some((last, _)) = shown.last() {
-            let id = last.id.as_str().to_owned();
-            let place = Cursor { at: last.created_at, id, oldest_first: false };
-            headers.insert(NEXT_TOKEN, token(&place));
-        }
-    }
+    let (shown, headers) = cursor::page(shown, limit, |(snapshot, _)| Cursor {
+        at: snapshot.created_at,
+        id: snapshot.id.as_str().to_owned(),
+        oldest_first: false,
+    });
     let items: Value = shown.into_iter().map(|(_, info)| info).collect();
     Ok((headers, Json(items)).into_response())
 }

@@ -12,10 +12,10 @@ mod tests;
 use std::sync::Arc;
 
 use atoll_core::{Error, ErrorKind, TenantId};
-use atoll_template::TemplateService;
+use atoll_template::{Build, Template, TemplateService};
 use axum::extract::{DefaultBodyLimit, Extension, FromRequestParts, RawPathParams, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -23,11 +23,11 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use super::auth;
-use super::cursor::Cursor;
+use super::cursor::{self, Cursor};
 use super::error::{ApiError, wrong_method};
 use super::extract::Body;
 use super::form::Query;
-use super::list::{NEXT_TOKEN, limit, token};
+use super::list::limit;
 use super::read::Object;
 use super::state::{DoorConfig, DoorState};
 
@@ -119,14 +119,9 @@ async fn list_page(
     let cursor = query.get("nextToken").map(|text| Cursor::parse(text, false)).transpose()?;
     let mut own = desk.service.templates(&tenant);
     own.retain(|t| cursor.as_ref().is_none_or(|place| place.is_before(t.created_at, &t.id)));
-    let mut headers = HeaderMap::new();
-    if own.len() > limit {
-        own.truncate(limit);
-        if let Some(last) = own.last() {
-            let place = Cursor { at: last.created_at, id: last.id.clone(), oldest_first: false };
-            headers.insert(NEXT_TOKEN, token(&place));
-        }
-    }
+    let place =
+        |t: &Arc<Template>| Cursor { at: t.created_at, id: t.id.clone(), oldest_first: false };
+    let (own, headers) = cursor::page(own, limit, place);
     let shown: Value = own.iter().map(|template| render::template(&desk, template)).collect();
     Ok((headers, Json(shown)).into_response())
 }
@@ -160,14 +155,8 @@ async fn show(
     let cursor = query.get("nextToken").map(|text| Cursor::parse(text, false)).transpose()?;
     let mut builds = desk.service.builds(&template);
     builds.retain(|b| cursor.as_ref().is_none_or(|place| place.is_before(b.created_at, &b.id)));
-    let mut headers = HeaderMap::new();
-    if builds.len() > limit {
-        builds.truncate(limit);
-        if let Some(last) = builds.last() {
-            let place = Cursor { at: last.created_at, id: last.id.clone(), oldest_first: false };
-            headers.insert(NEXT_TOKEN, token(&place));
-        }
-    }
+    let place = |b: &Arc<Build>| Cursor { at: b.created_at, id: b.id.clone(), oldest_first: false };
+    let (builds, headers) = cursor::page(builds, limit, place);
     let mut shown = render::template(&desk, &template);
     shown["builds"] = builds.iter().map(|build| render::build(&desk, build)).collect();
     Ok((headers, Json(shown)).into_response())
